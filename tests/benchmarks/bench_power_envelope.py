@@ -2,7 +2,8 @@
 
 Ten minutes of two rails at 250,000 readings a second, V and I read by four channels: the watts of
 both rails come in parts as they do from the files, on one clock or each on its own, and only the
-search is timed. Noise without any structure, in which no window is an obvious one.
+search is timed. Noise without any structure, in which no window is an obvious one. The control is
+``np.cumsum`` of the same watts, part by part: what any search by prefix sums begins with.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import json
 import subprocess
 import sys
 
-from tests.benchmarks.figures import Figure, show
+from tests.benchmarks.figures import Figure, Pairs, judged, seconds, show
 
 SECONDS = 600
+REPEATS = 3
+PROMISED_S = 2.0
+AT_MOST = 2.0
 MEASURE = """
 import json, resource, sys, time
 import numpy as np
@@ -26,7 +30,7 @@ rng = np.random.default_rng(1)
 noise = 0.3 * rng.normal(size=1 << 22)
 readings = [EnergyOfReadings(n * step_ns, step_ns) for _ in drifts]
 searches = [WindowSearch(windows, step_ns, n) for _ in range(3)]
-together, spent = EnergyOfAll(0), 0.0
+together, spent, control = EnergyOfAll(0), 0.0, 0.0
 for low in range(0, n, CHUNK):
     parts = []
     for number, drift in enumerate(drifts):
@@ -39,6 +43,10 @@ for low in range(0, n, CHUNK):
     for search, energy in zip(searches, [*energies, together.add(energies)]):
         search.add(energy)
     spent += time.process_time() - begun
+    begun = time.process_time()
+    for _, watts in parts:
+        np.cumsum(watts)
+    control += time.process_time() - begun
 begun = time.process_time()
 energies = [one.ended() for one in readings]
 for search, energy in zip(searches, [*energies, together.add(energies)]):
@@ -47,19 +55,24 @@ found = [search.result().found for search in searches]
 spent += time.process_time() - begun
 assert all(len(one) == len(windows) for one in found)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps({"spent_s": spent, "peak_mib": peak}))
+print(json.dumps({"spent_s": spent, "control_s": control, "peak_mib": peak}))
 """
 
 
 def _figures(title: str, drifts: tuple[float, float]) -> list[Figure]:
     arguments = [str(SECONDS * 250_000), *map(str, drifts)]
     command = [sys.executable, "-c", MEASURE, *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found = json.loads(done.stdout)
-    spent_s, peak_mib = found["spent_s"], found["peak_mib"]
+    found = [
+        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        for _ in range(REPEATS)
+    ]
+    pairs = Pairs.of((one["spent_s"], one["control_s"]) for one in found)
+    peak_mib = max(one["peak_mib"] for one in found)
+    least_s = min(one["spent_s"] for one in found)
     why = "both rails and their sum, 7 lengths of windows; white noise, the worst case"
     return [
-        Figure(title, "≤ 2 s", f"{spent_s:.1f} s", spent_s <= 2.0, why=why),
+        judged(title, pairs, AT_MOST, seconds, "np.cumsum", why, promised=PROMISED_S),
+        Figure("  the least of its repeats", "", seconds(least_s)),
         Figure("  its peak of memory", "≤ 1 GiB", f"{peak_mib:.0f} MiB", peak_mib <= 1024),
     ]
 

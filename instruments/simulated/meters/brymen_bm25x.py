@@ -44,8 +44,7 @@ class Bm257Meter(LcdMeter):
     """A BM257."""
 
     counts = 6000
-    model = "BM257"
-    conversion_s = 0.2
+    driver = "brymen_bm25x"
     frame_s = _SIZE * _BYTE_S
 
     def encode(self, digits: str, symbols: set[str]) -> bytes:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.readings.channel_series import Floats
+
+LONGEST_RUN = 8192
+SHORT_RUN = 256
+MORE_RUNS = 16
+"""Runs are worth looking for while they are at least ``SHORT_RUN`` long on average, but for so many
+at the edge between two long ones, where the rounding of times goes to and fro."""
 
 
 def interpolated(
@@ -17,19 +25,58 @@ def interpolated(
     those further than that from the first or last. ``bridged`` may be a number for each step
     between two readings. None means all.
     """
-    start = int(np.searchsorted(t, wanted_t[0], side="right")) - 1
-    stop = start + len(wanted_t)
-    if start >= 0 and stop < len(t):
-        before, after = t[start:stop], t[start + 1 : stop + 1]
-        if bool((before <= wanted_t).all()) and bool((wanted_t <= after).all()):
-            span = after - before
-            share = wanted_t - before
-            share /= span
-            result = values[start + 1 : stop + 1] - values[start:stop]
-            result *= share
-            result += values[start:stop]
-            known = span <= (bridged if isinstance(bridged, float) else bridged[start:stop])
-            return result, (None if bool(known.all()) else known)
+    result = np.empty(len(wanted_t))
+    known: NDArray[np.bool_] | None = None
+    done = 0
+    for begin, end, shift in _runs(wanted_t, t):
+        before = slice(begin + shift, end + shift)
+        behind = slice(begin + shift + 1, end + shift + 1)
+        span = t[behind] - t[before]
+        part = np.subtract(values[behind], values[before], out=result[begin:end])
+        share = wanted_t[begin:end] - t[before]
+        share /= span
+        part *= share
+        part += values[before]
+        longest = bridged if isinstance(bridged, float) else bridged[before]
+        near = span <= longest
+        if not near.all():
+            known = np.ones(len(wanted_t), np.bool_) if known is None else known
+            known[begin:end] = near
+        done = end
+    if done == len(wanted_t):
+        return result, known
+    rest, near_rest = _one_by_one(wanted_t[done:], t, values, bridged)
+    result[done:] = rest
+    if near_rest is not None:
+        known = np.ones(len(wanted_t), np.bool_) if known is None else known
+        known[done:] = near_rest
+    return result, known
+
+
+def _runs(wanted_t: Floats, t: Floats) -> Iterator[tuple[int, int, int]]:
+    """Runs (begin, end, shift) of the wanted times, from the first one on, in which number ``n``
+    lies between readings ``n + shift`` and ``n + shift + 1``: two series of one rate have few."""
+    n = len(wanted_t)
+    begin, left = 0, float(MORE_RUNS)
+    while begin < n and left > 0:
+        shift = int(np.searchsorted(t, wanted_t[begin], side="right")) - 1 - begin
+        end = min(n, len(t) - 1 - shift, begin + LONGEST_RUN)
+        if begin + shift < 0 or end <= begin:
+            return
+        wanted = wanted_t[begin:end]
+        outside = wanted < t[begin + shift : end + shift]
+        outside |= wanted > t[begin + shift + 1 : end + shift + 1]
+        first = int(outside.argmax())
+        if outside[first]:
+            end = begin + first
+        yield begin, end, shift
+        left += (end - begin) / SHORT_RUN - 1
+        begin = end
+
+
+def _one_by_one(
+    wanted_t: Floats, t: Floats, values: Floats, bridged: Floats | float
+) -> tuple[Floats, NDArray[np.bool_] | None]:
     result = np.interp(wanted_t, t, values)
     right = np.searchsorted(t, wanted_t, side="right")
     inside = np.clip(right, 1, len(t) - 1)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from labctl.analysis.power.interpolation import interpolated
 from labctl.analysis.readings.channel_series import Floats
+from labctl.analysis.stats.prefix_sums import prefix_sums
 from labctl.analysis.stats.time_mean import LOST, STANDS_FOR, usual_steps
 
 BRIDGED_SHARE = 0.01
@@ -49,11 +50,21 @@ class Gaps:
     def joined(parts: Sequence[Gaps]) -> Gaps:
         """All gaps of several series, by their begin."""
         columns = ("begin", "end", "step", "usual")
+        parts = [part for part in parts if len(part)]
+        if not parts:
+            return NO_GAPS
         whole = Gaps(
             *(np.concatenate([np.empty(0), *(getattr(p, name) for p in parts)]) for name in columns)
         )
         return whole.where(np.argsort(whole.begin, kind="stable"))
 
+
+ROOM = 4
+"""What is kept is moved to the front of its memory once for so many times as much."""
+
+ROUNDED_TO = 2.0**-21
+"""Eight times half the last bit of a number in single precision, as a share of it: of both that a
+difference is made of, one each; of the difference, and of what it is compared with, two each."""
 
 NO_GAPS = Gaps(*(np.empty(0) for _ in range(4)))
 
@@ -81,6 +92,7 @@ class EnergyOfReadings:
         self._span, self._nominal, self._dither = span, nominal, dither
         self._level = self._last_t = self._last_watts = self._edge = self._energy = math.nan
         self._more = np.empty(0)
+        self._memory = np.empty((2, 0))
 
     def add(self, t: Floats, watts: Floats) -> Energy | None:
         """The energy that these readings add, with their ascending times; None for none."""
@@ -91,20 +103,28 @@ class EnergyOfReadings:
             self._level = float(watts.mean())
             self._edge = max(float(t[0]) - self._nominal / 2, 0.0)
             self._energy = 0.0
-        else:
-            t = np.concatenate([[self._last_t], t])
-            watts = np.concatenate([[self._last_watts], watts])
-        self._last_t, self._last_watts = float(t[-1]), float(watts[-1])
-        steps = t[1:] - t[:-1]
-        edges = np.empty(len(t))
+            self._last_t, self._last_watts = float(t[0]), float(watts[0])
+            t, watts = t[1:], watts[1:]
+        edges = np.empty(len(t) + 1)
         edges[0] = self._edge
-        np.add(t[1:], t[:-1], out=edges[1:])
-        edges[1:] *= 0.5
-        above = watts[:-1] - self._level
-        gaps = self._gaps(t, steps) if len(steps) else NO_GAPS
-        edges, above = self._with_edges(edges, above, gaps)
-        reach = max(float(above.max(initial=0.0)), -float(above.min(initial=0.0)))
+        if not len(t):
+            return self._advanced(edges, np.empty(0), 0.0, NO_GAPS, first)
+        # of the reading before these, and of all of these but the last one
+        if self._memory.shape[1] < len(t):
+            self._memory = np.empty((2, len(t)))
+        above, steps = self._memory[:, : len(t)]
+        edges[1] = (self._last_t + t[0]) / 2
+        np.add(t[1:], t[:-1], out=edges[2:])
+        edges[2:] *= 0.5
+        above[0] = self._last_watts - self._level
+        np.subtract(watts[:-1], self._level, out=above[1:])
+        steps[0] = t[0] - self._last_t
+        np.subtract(t[1:], t[:-1], out=steps[1:])
+        gaps = self._gaps(t, steps)
+        self._last_t, self._last_watts = float(t[-1]), float(watts[-1])
+        reach = max(float(above.max()), -float(above.min()))
         reach = max(reach, abs(self._last_watts - self._level))
+        edges, above = self._with_edges(edges, above, gaps)
         return self._advanced(edges, above, reach, gaps, first)
 
     def ended(self) -> Energy | None:
@@ -126,18 +146,19 @@ class EnergyOfReadings:
         np.subtract(edges[1:], edges[:-1], out=part)
         widths = (float(part.min()), float(part.max())) if len(part) else (math.inf, 0.0)
         part *= above
-        np.cumsum(energy, out=energy)
+        prefix_sums(part, reach * widths[1], self._energy)
         self._edge, self._energy = float(edges[-1]), float(energy[-1])
         new = slice(0 if first else 1, None)
         return Energy(edges[new], energy[new], self._level, reach, widths, gaps)
 
     def _gaps(self, t: Floats, steps: Floats) -> Gaps:
+        """Where readings are missing in the ``steps`` that end at ``t``."""
         usual = usual_steps(steps, self._nominal, self._dither)
         if usual is steps:
             return NO_GAPS
         lost = np.flatnonzero(steps > (1.0 if self._dither > 0 else LOST) * usual)
         half = usual[lost] / 2
-        return Gaps(t[lost] + half, t[lost + 1] - half, steps[lost], usual[lost])
+        return Gaps(t[lost] - steps[lost] + half, t[lost] - half, steps[lost], usual[lost])
 
     def _with_edges(self, edges: Floats, above: Floats, gaps: Gaps) -> tuple[Floats, Floats]:
         """Edges, and the watts between them, with one edge more at both ends of each gap."""
@@ -150,6 +171,80 @@ class EnergyOfReadings:
         inside = (place > 0) & (place < len(edges))
         more, place = more[inside], place[inside]
         return np.insert(edges, place, more), np.insert(above, place, above[place - 1])
+
+
+class NewestEnergy:
+    """The newest stretch of an energy that comes part by part.
+
+    ``rough``: :attr:`Energy.above` less some constant, in numbers that are quick to compare; a
+    difference of two of them is wrong by ``rounding`` at most. ``dropped``: how many edges came
+    before the first one.
+    """
+
+    def __init__(self, kept_ns: float) -> None:
+        """``kept_ns``: how far back from the newest edge it reaches at least."""
+        self._kept_ns = kept_ns
+        self._parts: list[Energy] = []
+        self._memory = np.empty(0, np.float32)
+        self._base = self._most = 0.0
+        self._joined: tuple[Floats, Floats] | None = None
+        self.n = self.dropped = 0
+
+    def add(self, part: Energy) -> int:
+        """Take the next part; gives how many edges of older ones are left before it."""
+        if self.n + len(part.t) > len(self._memory):
+            self._make_room(part)
+        old = self.n
+        self._parts.append(part)
+        self._joined = None
+        self._append_rough(part)
+        return old
+
+    def _make_room(self, part: Energy) -> None:
+        kept = self._parts
+        while kept and float(kept[0].t[-1]) < float(kept[-1].t[-1]) - self._kept_ns:
+            self.dropped += len(kept.pop(0).t)
+        wanted = sum(len(one.t) for one in kept) + len(part.t)
+        if len(self._memory) < 2 * wanted:
+            self._memory = np.empty(ROOM * wanted, np.float32)
+        self.n, self._base, self._most = 0, float(part.above[0]), 0.0
+        for one in kept:
+            self._append_rough(one)
+
+    def _append_rough(self, part: Energy) -> None:
+        rough = self._memory[self.n : self.n + len(part.t)]
+        np.subtract(part.above, self._base, out=rough, casting="same_kind")
+        self._most = max(self._most, float(rough.max()), -float(rough.min()))
+        self.n += len(part.t)
+
+    @property
+    def rough(self) -> NDArray[np.float32]:
+        """One number for each edge."""
+        return self._memory[: self.n]
+
+    @property
+    def rounding(self) -> float:
+        """What a difference of two of ``rough`` is wrong by at most."""
+        return self._most * ROUNDED_TO
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Its first edge and its last one, ns."""
+        return float(self._parts[0].t[0]), float(self._parts[-1].t[-1])
+
+    @property
+    def widths(self) -> tuple[float, float]:
+        """The shortest and the longest time between two edges."""
+        widths = [part.widths for part in self._parts]
+        return min(shortest for shortest, _ in widths), max(longest for _, longest in widths)
+
+    @property
+    def t_and_above(self) -> tuple[Floats, Floats]:
+        """Its edges, and the energy at them, as in :class:`Energy`."""
+        if self._joined is None:
+            t = np.concatenate([part.t for part in self._parts])
+            self._joined = t, np.concatenate([part.above for part in self._parts])
+        return self._joined
 
 
 class EnergyOfAll:
@@ -165,6 +260,11 @@ class EnergyOfAll:
         """The energy that all have added up to the moment that the latest of them has come to."""
         if not self._parts:
             self._parts = [Energy(np.empty(0), np.empty(0), 0.0, 0.0) for _ in parts]
+        if all(not len(old.t) or old.t[-1] <= self._used for old in self._parts):
+            known = [part for part in parts if part is not None]
+            t = known[0].t if known else np.empty(0)
+            if len(known) == len(parts) and all(np.array_equal(part.t, t) for part in known[1:]):
+                return self._summed(known, t)
         self._parts = [
             old if new is None else _continued(old, new)
             for old, new in zip(self._parts, parts, strict=True)
@@ -176,21 +276,22 @@ class EnergyOfAll:
         t = self._parts[self._grid].t
         low = max(np.searchsorted(t, since), np.searchsorted(t, self._used, side="right"))
         t = t[low : np.searchsorted(t, upto, side="right")]
-        if not len(t):
-            return None
+        return self._summed(self._parts, t) if len(t) else None
+
+    def _summed(self, parts: Sequence[Energy], t: Floats) -> Energy:
         self._used = float(t[-1])
-        above = np.zeros(len(t))
-        for part in self._parts:
-            above += _at(part, t)
+        above = _at(parts[0], t)
+        for part in parts[1:]:
+            above = above + _at(part, t)
         whole = Energy(
             t,
             above,
-            sum(part.level for part in self._parts),
-            sum(part.reach for part in self._parts),
-            self._parts[self._grid].widths,
-            Gaps.joined([part.gaps for part in self._parts]),
+            sum(part.level for part in parts),
+            sum(part.reach for part in parts),
+            parts[self._grid].widths,
+            Gaps.joined([part.gaps for part in parts]),
         )
-        self._parts = [_rest(part, self._used) for part in self._parts]
+        self._parts = [_rest(part, self._used) for part in parts]
         return whole
 
 
@@ -212,6 +313,8 @@ def wider(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, 
 
 def _at(part: Energy, t: Floats) -> Floats:
     low = int(np.searchsorted(part.t, t[0]))
+    if part.t is t:
+        return part.above
     if np.array_equal(part.t[low : low + len(t)], t):
         return part.above[low : low + len(t)]
     return interpolated(t, part.t, part.above, math.inf)[0]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labctl.analysis.power.reading_energy import NO_GAPS, Energy, Gaps, wider
+from labctl.analysis.power.reading_energy import NO_GAPS, Energy, Gaps, NewestEnergy
 from labctl.analysis.readings.channel_series import Floats
 
 WINDOWS_S = (100e-6, 1e-3, 10e-3, 0.1, 1.0, 10.0, 60.0, 900.0)
@@ -24,7 +24,7 @@ peak and maximum average power; the others join them to a curve."""
 STREAMED = 32_768
 """Readings in a window up to which it is searched while readings come. Longer ones wait for all."""
 
-KEPT = 1 << 20
+KEPT = 1 << 22
 """Kinks that are kept for the longer windows. Of a phase with more readings some are left out, and
 a window may begin at any of those that are kept."""
 
@@ -90,18 +90,19 @@ class WindowSearch:
         counts = {window: window / max(nominal, 1e-9) for window in windows_ns}
         self._short = tuple(window for window in windows_ns if counts[window] <= STREAMED)
         self._long = tuple(window for window in windows_ns if counts[window] > STREAMED)
-        self._tail_ns = max(self._short, default=0.0) + 4 * nominal
         self._every = max(math.ceil(expected / KEPT), 1)
         self._skip = 0
         self._kept: list[tuple[Floats, Floats]] = []
-        self._t = self._above = np.empty(0)
+        self._newest = NewestEnergy(max(self._short, default=0.0) + 4 * nominal)
         self._gaps: list[Gaps] = []
         self._near: Gaps = NO_GAPS
         self._level = self._reach = 0.0
-        self._widths = (math.inf, 0.0)
-        self._begin = math.nan
-        self._next: dict[float, float] = dict.fromkeys(self._short, -math.inf)
+        self._begin = self._end = math.nan
+        self._next = dict.fromkeys(windows_ns, 0)
+        self._most = dict.fromkeys(windows_ns, -math.inf)
+        self._found: dict[float, float] = {}
         self._best: dict[float, Maximum] = {}
+        self._pairs = np.empty(0, np.float32)
 
     def add(self, part: Energy | None) -> None:
         """Take the next part."""
@@ -109,81 +110,67 @@ class WindowSearch:
             return
         if math.isnan(self._begin):
             self._begin, self._level = float(part.t[0]), part.level
+        self._end = float(part.t[-1])
         self._reach = max(self._reach, part.reach)
-        self._widths = wider(self._widths, part.widths)
         if len(part.gaps):
             self._gaps.append(part.gaps)
         if self._long:
             chosen = slice(self._skip, None, self._every)
             self._kept.append((part.t[chosen].copy(), part.above[chosen].copy()))
             self._skip = (self._skip - len(part.t)) % self._every
-        low = 0
-        if len(self._t):
-            low = int(np.searchsorted(self._t, float(self._t[-1]) - self._tail_ns))
-        old = len(self._t) - low
-        self._t = np.concatenate([self._t[low:], part.t])
-        self._above = np.concatenate([self._above[low:], part.above])
-        near = Gaps.joined([self._near, part.gaps]) if len(part.gaps) else self._near
-        self._near = near.where(near.end > self._t[0]) if len(near) else near
-        for window in self._short:
-            self._search(window, self._t, self._above, old, self._near)
-
-    def _search(self, window: float, t: Floats, above: Floats, old: int, gaps: Gaps) -> None:
-        """Windows that end in what came behind the first ``old`` edges, or begin at an edge at
-        which none was begun yet."""
-        n = len(t)
-        last = float(t[-1])
-        if last - float(t[0]) < window:
+        if not self._short:
             return
-        begin = self._next.get(window, -math.inf)
-        low = int(np.searchsorted(t, begin, side="right"))
-        high = int(np.searchsorted(t, last - window, side="right"))
-        self._next[window] = float(t[high - 1]) if high else begin
-        apart = min(max(round(window / (last - float(t[0])) * (n - 1)), 1), n - 1)
-        first = max(min(low, old - apart), 0)
-        pairs = above[first + apart :] - above[: n - apart][first:]
+        old = self._newest.add(part)
+        near = Gaps.joined([self._near, part.gaps]) if len(part.gaps) else self._near
+        self._near = near.where(near.end > self._newest.ends[0]) if len(near) else near
+        for window in self._short:
+            self._search(window, self._newest, old, self._near)
+
+    def _search(self, window: float, newest: NewestEnergy, old: int, gaps: Gaps) -> None:
+        """Windows that end in what came behind the first ``old`` edges, or begin at an edge at
+        which not all windows were complete yet."""
+        n, length = newest.n, newest.ends[1] - newest.ends[0]
+        if length < window:
+            return
         gaps = gaps.too_long_for(window) if len(gaps) else gaps
-        starts = [t[max(low, n - apart) : high], t[old : min(first + apart, n)] - window]
-        if len(pairs):
-            place = int(np.argmax(pairs))
-            off = max(window - apart * self._widths[0], apart * self._widths[1] - window)
-            if self._every > 1 and window in self._long:
-                off = math.inf
-            if float(pairs[place]) + off * self._reach > self._most(window):
-                starts += self._pairs_worth_trying(window, first, apart, pairs, t, above, gaps)
-        self._try(window, np.concatenate(starts), t, above, gaps)
+        apart = min(max(round(window / length * (n - 1)), 1), n - 1)
+        low = self._next[window] - newest.dropped
+        first = max(min(low, old - apart), 0)
+        # a window that begins at an edge before these is complete
+        most_apart = math.ceil(window / max(newest.widths[0], ROUNDED))
+        self._next[window] = newest.dropped + max(n - max(most_apart, apart), low, 0)
+        self._try_pairs(window, first, apart, newest, gaps)
+        if old < first + apart:  # ends that have no edge so far before
+            self._try(window, newest.t_and_above[0][old : first + apart] - window, newest, gaps)
+        self._describe(window, newest)
 
-    def _pairs_worth_trying(
-        self,
-        window: float,
-        first: int,
-        apart: int,
-        pairs: Floats,
-        t: Floats,
-        above: Floats,
-        gaps: Gaps,
-    ) -> list[Floats]:
-        """Begins of the windows that begin or end at pairs of edges and may be the best one."""
-        off = t[first + apart :] - t[: len(t) - apart][first:]
-        most_off = max(float(off.max()) - window, window - float(off.min()))
-        place = int(np.argmax(pairs))
-        if float(pairs[place]) + most_off * self._reach <= self._most(window):
-            return []
-        place += first
-        self._try(window, np.array([t[place], t[place + apart] - window]), t, above, gaps)
-        off -= window
-        np.abs(off, out=off)
-        off *= self._reach
-        off += pairs
-        chosen = first + np.flatnonzero(off > self._most(window))
-        return [t[chosen], t[chosen + apart] - window]
+    def _try_pairs(
+        self, window: float, first: int, apart: int, newest: NewestEnergy, gaps: Gaps
+    ) -> None:
+        """Take the best of the windows that begin or end at pairs of edges so far ``apart``."""
+        n = newest.n
+        if len(self._pairs) < n:
+            self._pairs = np.empty(2 * n, np.float32)
+        pairs = self._pairs[: n - apart - first]
+        np.subtract(newest.rough[first + apart :], newest.rough[first : n - apart], out=pairs)
+        shortest, longest = newest.widths
+        off = max(window - apart * shortest, apart * longest - window)
+        doubt = off * self._reach + newest.rounding
+        if float(pairs.max()) + doubt <= self._most[window]:
+            return
+        t, _ = newest.t_and_above
+        place = first + int(np.argmax(pairs))
+        self._try(window, np.array([t[place], t[place + apart] - window]), newest, gaps)
+        chosen = np.flatnonzero(pairs > self._most[window] - doubt)
+        begins, ends = t[first + chosen], t[first + chosen + apart]
+        reached = pairs[chosen] + np.abs(ends - begins - window) * self._reach
+        worth = reached > self._most[window] - newest.rounding
+        self._try(window, begins[worth], newest, gaps)
+        self._try(window, ends[worth] - window, newest, gaps)
 
-    def _most(self, window: float) -> float:
-        best = self._best.get(window)
-        return -math.inf if best is None else (best.watts - self._level) * window
-
-    def _try(self, window: float, x: Floats, t: Floats, above: Floats, gaps: Gaps) -> None:
+    def _try(self, window: float, x: Floats, newest: NewestEnergy, gaps: Gaps) -> None:
         """Take the best of the windows that begin at ``x``, if it is the best one so far."""
+        t, above = newest.t_and_above
         x = x[(x >= t[0] - ROUNDED) & (x + window <= t[-1] + ROUNDED)]
         if not len(x):
             return
@@ -193,24 +180,44 @@ class WindowSearch:
             passed = np.searchsorted(np.maximum.accumulate(gaps.end), x + ROUNDED, side="right")
             energy[reached > passed] = -math.inf
         place = int(np.argmax(energy))
-        if float(energy[place]) > self._most(window):
-            at = float(x[place])
-            watts = float(energy[place]) / window + self._level
-            self._best[window] = _described(window, at, watts, t, above)
+        if float(energy[place]) > self._most[window]:
+            self._most[window] = float(energy[place])
+            self._found[window] = float(x[place])
+
+    def _describe(self, window: float, newest: NewestEnergy) -> None:
+        begin_ns = self._found.pop(window, None)
+        if begin_ns is not None:
+            watts = self._most[window] / window + self._level
+            self._best[window] = _described(window, begin_ns, watts, *newest.t_and_above)
+
+    def _try_last(self, window: float, newest: NewestEnergy, gaps: Gaps) -> None:
+        """Windows that begin at an edge that none so far behind it belongs to."""
+        low = max(self._next[window] - newest.dropped, 0)
+        self._try(window, newest.t_and_above[0][low:], newest, gaps)
+        self._describe(window, newest)
 
     def result(self) -> Searched:
         """The best window of each length, as far as there is one."""
+        if self._short and self._newest.n:
+            for window in self._short:
+                gaps = self._near.too_long_for(window)
+                self._try_last(window, self._newest, gaps)
         gaps = Gaps.joined(self._gaps)
         coarse: dict[float, float] = {}
         if self._long and self._kept:
             t = np.concatenate([part[0] for part in self._kept])
             above = np.concatenate([part[1] for part in self._kept])
             self._kept = []
-            longest = float(np.diff(t).max(initial=0.0)) if self._every > 1 else 0.0
+            steps = np.diff(t)
+            widths = float(steps.min(initial=math.inf)), float(steps.max(initial=0.0))
+            longest = widths[1] if self._every > 1 else 0.0
+            kept = NewestEnergy(math.inf)
+            kept.add(Energy(t, above, 0.0, 0.0, widths))
             for window in self._long:
-                self._search(window, t, above, 0, gaps)
+                self._search(window, kept, 0, gaps)
+                self._try_last(window, kept, gaps)
                 coarse[window] = 2 * self._reach * longest / window
-        end = float(self._t[-1]) if len(self._t) else self._begin
+        end = self._end
         found, tried, blocked = {}, {}, {}
         for window in (*self._short, *self._long):
             length = end - self._begin - window

@@ -242,3 +242,48 @@ def of_all(
         search.add(together.add(parts))
     search.add(together.add([one.ended() for one in readings]))
     return search.result()
+
+
+@pytest.mark.parametrize("drift", [0.0, 70e-6])
+def test_many_parts_with_bursts_and_noise(drift: float) -> None:
+    """Enough parts that old ones are given up, on two clocks, against each window of a grid."""
+    rng = np.random.default_rng(21)
+    n, step, window = 60_000, 4000, 100_000
+    t = [np.rint((np.arange(n) + 0.5) * step * (1 + (drift if one else 0.0))) for one in (0, 1)]
+    load = np.where(np.arange(n) // 777 % 3 == 0, 9.0, 2.0)
+    watts = [load + rng.normal(size=n) * 0.3 for _ in t]
+    readings = [EnergyOfReadings(float(n * step), float(step)) for _ in t]
+    searches = [WindowSearch([float(window)], float(step), n) for _ in range(3)]
+    together = EnergyOfAll(0)
+    for low in range(0, n, 1024):
+        part = slice(low, low + 1024)
+        energies = [one.add(t[k][part], watts[k][part]) for k, one in enumerate(readings)]
+        for search, energy in zip(searches, [*energies, together.add(energies)], strict=True):
+            search.add(energy)
+    energies = [one.ended() for one in readings]
+    for search, energy in zip(searches, [*energies, together.add(energies)], strict=True):
+        search.add(energy)
+    found = [search.result().found[float(window)].watts for search in searches]
+    edges = [np.concatenate([[0.0], (one[1:] + one[:-1]) / 2, [n * step]]) for one in t]
+    sums = [
+        np.concatenate([[0.0], np.cumsum(w * np.diff(e))])
+        for w, e in zip(watts, edges, strict=True)
+    ]
+    for number in (0, 1):
+        starts = np.concatenate([edges[number], edges[number] - window])
+        best = largest_mean(starts, window, [edges[number]], [sums[number]])
+        assert found[number] == pytest.approx(best, abs=1e-7)
+    starts = np.concatenate([edges[0], edges[0] - window])
+    assert found[2] == pytest.approx(largest_mean(starts, window, edges, sums), abs=1e-7)
+
+
+def largest_mean(
+    starts: np.ndarray, window: int, edges: list[np.ndarray], sums: list[np.ndarray]
+) -> float:
+    last = min(float(one[-2]) for one in edges)
+    starts = starts[(starts >= max(float(one[0]) for one in edges)) & (starts + window <= last)]
+    energy = sum(
+        np.interp(starts + window, e, s) - np.interp(starts, e, s)
+        for e, s in zip(edges, sums, strict=True)
+    )
+    return float(np.max(energy)) / window
