@@ -73,6 +73,8 @@ class FileClock:
     second_left: float | None = None
     confirmed: tuple[bool, ...] = ()
     """Of each phase of fio's, whether the watts have a clear step at an edge of it."""
+    searched: tuple[tuple[float, float], ...] = ()
+    """Offsets that were searched, and what of the variance each leaves."""
 
     def text(self) -> str:
         """In a line, for a person."""
@@ -160,6 +162,7 @@ def clock_of(recording: Recording, works: Sequence[Work], rules: ClockRules) -> 
         second_offset_s=found.second_s,
         second_left=found.second_left,
         confirmed=found.confirmed,
+        searched=tuple((round(at, 4), round(left, 5)) for at, left in found.searched),
     )
 
 

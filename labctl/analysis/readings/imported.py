@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from labctl.record.events import EventKind
+from labctl.record.json_values import MOST
 from labctl.record.reader import RunRecord
 
 UNCONFIRMED = (
@@ -22,6 +24,12 @@ class ImportedClock:
     words: str
     from_data: bool
     """Whether the steps of the watts gave it, so that they are no check of it."""
+    best: tuple[float, float] | None = None
+    second: tuple[float, float] | None = None
+    """The offset that was taken (s) and the share of the variance that it leaves, and the next best
+    one's; None: it was not searched, or there is no other."""
+    searched: tuple[tuple[float, float], ...] = ()
+    """Other offsets, and what each leaves."""
 
 
 def is_imported(record: RunRecord) -> bool:
@@ -32,10 +40,33 @@ def is_imported(record: RunRecord) -> bool:
 def imported_clocks(record: RunRecord) -> list[ImportedClock]:
     """The clock of each meter's file; none of a run that labctl measured."""
     return [
-        ImportedClock(str(clock["instrument"]), str(clock["words"]), clock.get("how") == "data")
+        ImportedClock(
+            str(clock["instrument"]),
+            str(clock["words"]),
+            clock.get("how") == "data",
+            _point(clock.get("offset_s"), clock.get("left")),
+            _point(clock.get("second_offset_s"), clock.get("second_left")),
+            _points(clock.get("searched")),
+        )
         for clock in _listed(record, "clocks")
         if isinstance(clock, dict) and {"instrument", "words"} <= clock.keys()
     ]
+
+
+def _point(offset_s: Any, left: Any) -> tuple[float, float] | None:
+    """Two numbers of a record, which may be damaged."""
+    numbers = [
+        float(one)
+        for one in (offset_s, left)
+        if isinstance(one, int | float) and math.isfinite(one) and abs(one) < MOST
+    ]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else None
+
+
+def _points(listed: Any) -> tuple[tuple[float, float], ...]:
+    pairs = listed if isinstance(listed, list) else []
+    found = (_point(*one) for one in pairs if isinstance(one, list) and len(one) == 2)
+    return tuple(one for one in found if one is not None)
 
 
 def import_problems(record: RunRecord) -> list[str]:

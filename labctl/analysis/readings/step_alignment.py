@@ -77,6 +77,8 @@ class Alignment:
     """The next best offset that was searched, and what it leaves; None: there is none."""
     confirmed: tuple[bool, ...]
     """Of each phase, whether an edge of it has a clear step."""
+    searched: tuple[tuple[float, float], ...]
+    """Offsets that were searched, and what of the variance each leaves, for a picture."""
 
     def at(self, phase_time_s: float) -> float:
         """The offset at a moment of the phases' clock."""
@@ -124,6 +126,7 @@ def align(
         second_s=None if second is None else second[0],
         second_left=None if second is None else second[1],
         confirmed=confirmed_by(t, watts, spans, near, interval),
+        searched=far.curve(found),
     )
 
 

@@ -24,6 +24,10 @@ MOST_TRIED = 4_000_000
 AT_ONCE = 4_096
 """Offsets that are tried at a time."""
 
+CURVE_POINTS = 300
+CURVE_PEAKS = 20
+"""Of what is left over the offsets, for a picture: the least of each part of them, and the best."""
+
 MOST_CANDIDATES = 400
 """Offsets, each better than those beside it, that are held against what fio did."""
 
@@ -54,6 +58,7 @@ class OffsetSearch:
         self.shortest = float(lengths.min())
         self._pad = min(max(float(np.median(lengths)), 2.0), 60.0)
         self._least = LEAST_COVERED * float(lengths.sum())
+        self._searched: list[tuple[Floats, Floats]] = []
 
     def candidates(
         self, ranges: Sequence[tuple[float, float]], interval: float
@@ -74,6 +79,7 @@ class OffsetSearch:
             offsets = np.linspace(low, high, max(int((high - low) / step) + 1, 3))
             parts = [self.left(offsets[i : i + AT_ONCE]) for i in range(0, len(offsets), AT_ONCE)]
             left = np.concatenate(parts)
+            self._searched.append((offsets, left))
             around = np.concatenate([[np.inf], left, [np.inf]])
             best = (left <= around[:-2]) & (left <= around[2:]) & np.isfinite(left)
             lowest += zip(left[best].tolist(), offsets[best].tolist(), strict=True)
@@ -84,6 +90,19 @@ class OffsetSearch:
             ((offset, left + self._against_work(offset)) for offset, left in fine),
             key=lambda one: one[1],
         )
+
+    def curve(self, found: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+        """Offsets that were searched and what each leaves, ascending: about ``CURVE_POINTS``, and
+        the best of the candidates ``found``."""
+        offsets, left = (np.concatenate(one) for one in zip(*self._searched, strict=True))
+        offsets, left = offsets[np.isfinite(left)], left[np.isfinite(left)]
+        points = list(found[:CURVE_PEAKS])
+        for part in np.array_split(np.argsort(offsets, kind="stable"), CURVE_POINTS):
+            if len(part):
+                least = part[int(np.argmin(left[part]))]
+                offset = float(offsets[least])
+                points.append((offset, float(left[least]) + self._against_work(offset)))
+        return tuple(sorted(points))
 
     def refined(self, offset: float, reach: float, interval: float) -> tuple[float, float]:
         """The best offset near one, and what it leaves."""

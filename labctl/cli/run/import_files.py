@@ -185,7 +185,7 @@ def import_files(
     print_table(summary)
     print(f"run: {found.path}")
     print(f"report: {found.path / 'report.html'}")
-    print(f"watts over fio's phases: {found.path / 'charts' / 'run.svg'}")
+    print(f"watts over fio's phases: {found.path / 'charts' / 'alignment.svg'}")
 
 
 def _wrong(key: str, value: object, allowed: str) -> ConfigurationError:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from labctl.analysis.readings.imported import imported_clocks
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.timeline import timeline
 from labctl.record.own_words import own_words
 from labctl.record.reader import RunRecord
+from labctl.report.charts.alignment import alignment_chart
 from labctl.report.charts.cpu_use import cpu_chart
 from labctl.report.charts.depths_and_jobs import depths_and_jobs_chart
 from labctl.report.charts.latency_histograms import latency_histograms
@@ -31,5 +33,6 @@ def run_charts(record: RunRecord, summary: RunSummary) -> tuple[Chart, ...]:
         limits = {"warning": drive.warning_celsius, "critical": drive.critical_celsius}
         line = timeline(record, summary.begin_ns, summary.end_ns)
         charts.append(time_chart(summary, line, limits))
+        charts.append(alignment_chart(summary, line, imported_clocks(record)))
     source = source_words(summary, own_words(record.path).title)
     return tuple(signed(chart, source) for chart in charts if chart is not None)
