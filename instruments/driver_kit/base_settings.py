@@ -45,6 +45,14 @@ def require_between(value: float, least: float, most: float) -> None:
         raise ValueError(f"must be from {least:g} to {most:g}")
 
 
+def require_nplc(value: float, model: str) -> None:
+    """Raises ValueError for an integration time (in mains periods) that a model does not have."""
+    if model in specifications.NPLC:
+        require_one_of(value, specifications.NPLC[model])
+    elif model in specifications.NPLC_BETWEEN:
+        require_between(value, *specifications.NPLC_BETWEEN[model])
+
+
 class DriverSettings(BaseModel):
     """Frozen, and unknown keys are mistakes."""
 
@@ -249,11 +257,7 @@ class NplcSettings(MultimeterSettings):
     @field_validator("nplc")
     @classmethod
     def _has_nplc(cls, value: float, info: ValidationInfo) -> float:
-        model = info.data.get("model", "")
-        if model in specifications.NPLC:
-            require_one_of(value, specifications.NPLC[model])
-        elif model in specifications.NPLC_BETWEEN:
-            require_between(value, *specifications.NPLC_BETWEEN[model])
+        require_nplc(value, info.data.get("model", ""))
         return value
 
     @model_validator(mode="after")

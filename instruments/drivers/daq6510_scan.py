@@ -33,7 +33,7 @@ from instruments.driver_kit.base_settings import (
     Positive,
     VisaAddress,
     accuracy_from_rig,
-    require_between,
+    require_nplc,
     require_one_of,
 )
 from instruments.driver_kit.batches import blocks_and_statuses
@@ -85,7 +85,7 @@ class ScanInput(DriverSettings):
     @model_validator(mode="after")
     def _meter_has_it(self) -> Self:
         require_one_of(self.range, specifications.allowed_ranges(_MODEL, self.function))
-        require_between(self.nplc, *specifications.NPLC_BETWEEN[_MODEL])
+        require_nplc(self.nplc, _MODEL)
         return self
 
     @property

@@ -18,15 +18,13 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from instruments.driver_kit import specifications
 from instruments.driver_kit.base_settings import (
     NotNegative,
     PolledSettings,
     Positive,
     VisaAddress,
     accuracy_from_rig,
-    require_between,
-    require_one_of,
+    require_nplc,
 )
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.front_panel import FrontPanelCheck
@@ -147,11 +145,7 @@ class ScpiThermometerSettings(VisaAddress, PolledSettings):
     @field_validator("nplc")
     @classmethod
     def _has_nplc(cls, value: float, info: ValidationInfo) -> float:
-        model = info.data.get("model", "")
-        if model in specifications.NPLC:
-            require_one_of(value, specifications.NPLC[model])
-        elif model in specifications.NPLC_BETWEEN:
-            require_between(value, *specifications.NPLC_BETWEEN[model])
+        require_nplc(value, info.data.get("model", ""))
         if value / info.data.get("mains_hz", 50) > _LONGEST_APERTURE_S:
             raise ValueError("takes longer than an answer may")
         return value

@@ -9,24 +9,22 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final
 
-import numpy as np
 from pydantic import Field
 
 from instruments.driver_kit.base_settings import DriverSettings
+from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.serial_sign import SerialSign
 from instruments.drivers import Driver
 from instruments.errors import NoAnswer, ProtocolError, WrongInstrument
 from instruments.reading import (
     Accuracy,
     Batch,
-    Block,
     Channel,
     Clock,
     HostClock,
     Identity,
     Quantity,
     Status,
-    StatusReading,
 )
 from instruments.transports.lines import ByteLine, SerialFormat
 from instruments.transports.serial_line import SerialLine
@@ -109,27 +107,16 @@ class Acme42:
 
     def read(self) -> Batch:
         """The lines that have come in; waits at most half a second."""
-        times: list[int] = []
-        values: list[float] = []
-        statuses: list[StatusReading] = []
+        readings: list[tuple[str, int, float | Status, str]] = []
         for line, came_ns in self._lines():
             # The line took its time on the wire, and the conversion ended before that.
             on_the_wire_s = (len(line) + 2) * FORMAT.byte_s
             t_ns = came_ns - round((on_the_wire_s + CONVERSION_S / 2) * 1e9)
             try:
-                reading = parse_line(line)
+                readings.append(("voltage", t_ns, parse_line(line), ""))
             except ProtocolError as error:
-                statuses.append(StatusReading("voltage", t_ns, Status.UNREADABLE, str(error)))
-                continue
-            if isinstance(reading, Status):
-                statuses.append(StatusReading("voltage", t_ns, reading))
-            else:
-                times.append(t_ns)
-                values.append(reading)
-        if not values:
-            return Batch(statuses=tuple(statuses))
-        block = Block("voltage", np.array(times, np.int64), np.array(values, np.float64))
-        return Batch((block,), tuple(statuses))
+                readings.append(("voltage", t_ns, Status.UNREADABLE, str(error)))
+        return batch_of_readings(readings)
 
     def close(self) -> None:
         """Let go of the port; the meter has no remote mode to leave."""

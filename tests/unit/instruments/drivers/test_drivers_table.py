@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
@@ -192,6 +193,15 @@ def test_each_setting_is_documented(driver: str) -> None:
     common = text.partition("## Common settings")[2].partition("\n## ")[0]
     for key in drivers.settings_model(driver).model_fields:
         assert f"`{key}`" in section + common, f"{driver}: {key} is not in docs/drivers.md"
+
+
+@pytest.mark.parametrize("driver", drivers.names())
+def test_the_models_that_a_rig_may_name_are_those_that_the_driver_knows(driver: str) -> None:
+    module = importlib.import_module(f"instruments.drivers.{driver}")
+    known = getattr(module, "MODELS", None) or getattr(module, "FAMILIES", None)
+    if known is not None:
+        field = drivers.settings_model(driver).model_fields["model"]
+        assert set(get_args(field.annotation)) == set(known)
 
 
 def test_importing_the_table_imports_no_driver() -> None:
