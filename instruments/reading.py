@@ -99,6 +99,10 @@ class Accuracy:
         return self.of_reading * abs(value) + self.floor
 
 
+NO_STATED_ACCURACY: Final = Accuracy(0.0, 0.0, "")
+"""Of what measures without limits of error that anybody states: no uncertainty follows from it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Channel:
     """One quantity of one instrument, described once.

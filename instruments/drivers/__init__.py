@@ -75,6 +75,8 @@ BUILT_IN: Final = (
     "mqtt",
     "powersensor3",
     "quarch",
+    "rapl",
+    "redfish",
     "scpi_dmm",
     "scpi_thermometer",
     "sigrok",

@@ -241,6 +241,9 @@ def rig_sections(bench: Bench) -> Sections:
     sections["temperatures"] = {"composite": "drive_temp.composite"}
     if "case" in by_point:
         sections["temperatures"]["case"] = f"{by_point['case'].name}.t1"
+    if "host" in by_point:
+        name = by_point["host"].name
+        sections[f"host_power.{name}"] = {"channel": f"{name}.power", "includes_drive": True}
     for meter in bench.config.meters:
         address = bench.addresses[meter.name]
         values = {"driver": DRIVERS[meter.kind], **address, **meter.settings}

@@ -152,6 +152,21 @@ class TemperatureResult:
     end: float
 
 
+@dataclass(frozen=True, slots=True)
+class HostPower:
+    """What a meter of the drive's host read in a phase: beside the drive's watts, in no total.
+
+    Of a meter whose limits of error nobody states, ``u`` of each is not known (NaN).
+    """
+
+    watts: Estimate
+    drive_share: Estimate | None
+    """The drive's watts as a part of these, where the drive is fed from what is measured."""
+    iops_per_watt: Estimate | None
+    bytes_per_joule: Estimate | None
+    """Work for each watt and joule of the host."""
+
+
 class Cause(StrEnum):
     """Why a drive did less than just before; its text is what ``summary.json`` holds."""
 
@@ -352,6 +367,8 @@ class PhaseResult:
     """Of all rails together, from the shortest to the longest window."""
     own_measurement: OwnMeasurement | None = None
     """None where the drive does not measure itself, or not for most of the phase."""
+    host_power: dict[str, HostPower] = field(default_factory=dict)
+    """By the name that the rig gives each meter of the host's watts."""
 
     @property
     def duration_s(self) -> float:

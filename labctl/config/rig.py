@@ -26,7 +26,14 @@ from labctl.config.rig_file import FIO_INSTRUMENT, TAKEN_RAIL, Drive, RigFile
 from labctl.config.sweeps import ASYNC_ENGINES
 from labctl.config.used_twice import used_twice
 from labctl.errors import ConfigurationError, Mistake
-from labctl.record.header import ChannelInfo, DriveInfo, RailInfo, SensorOf, is_of_drive
+from labctl.record.header import (
+    ChannelInfo,
+    DriveInfo,
+    HostPowerInfo,
+    RailInfo,
+    SensorOf,
+    is_of_drive,
+)
 from labctl.record.layout import CHANNEL_NAME, HOST_INSTRUMENT
 from labctl.record.phase import Phase
 from labctl.toml_reading import meant, mistakes_of, parse_toml, read_configuration
@@ -160,6 +167,13 @@ class Rig:
                 drive=rail.drive or "",
             )
             for name, rail in self.file.rails.items()
+        )
+
+    def host_power_infos(self) -> tuple[HostPowerInfo, ...]:
+        """What measures the host's watts, as the run's header keeps it."""
+        return tuple(
+            HostPowerInfo(name=name, channel=item.channel, includes_drive=item.includes_drive)
+            for name, item in self.file.host_power.items()
         )
 
     def drive_infos(self) -> dict[str, DriveInfo]:
@@ -352,6 +366,8 @@ def _wrong_references(
             check(f"{key}.current.shunt_temperature", name, Quantity.TEMPERATURE)
     for sensor, temperature in file.temperatures.items():
         check(f"temperatures.{sensor}", temperature.channel, Quantity.TEMPERATURE)
+    for name, power in file.host_power.items():
+        check(f"host_power.{name}", power.channel, Quantity.POWER)
     for number, pair in enumerate(file.calibration.compare):
         for name in pair:
             check(f"calibration.compare.{number}", name)

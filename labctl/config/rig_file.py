@@ -77,6 +77,16 @@ class Temperature(BaseModel):
     """What it measures; left out: see :meth:`labctl.config.rig.Rig.temperature_of`."""
 
 
+class HostPower(BaseModel):
+    """Watts of the machine that the drive is in, or of a part of it: shown beside the drive's."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    channel: ChannelName
+    includes_drive: Annotated[bool, Field(strict=True)] = False
+    """What is measured also feeds the drive: only then has the drive a share of it."""
+
+
 class Limits(BaseModel):
     """What must not be passed while a run is on, and what happens when it is."""
 
@@ -151,6 +161,9 @@ class RigFile(BaseModel):
     """Several drives that work at the same time, instead of ``drive``."""
     rails: dict[Name, Rail] = Field(min_length=1)
     temperatures: dict[Name, Annotated[Temperature, BeforeValidator(channel_alone)]] = Field(
+        default_factory=dict
+    )
+    host_power: dict[Name, Annotated[HostPower, BeforeValidator(channel_alone)]] = Field(
         default_factory=dict
     )
     instruments: dict[Name, InstrumentEntry] = Field(min_length=1)

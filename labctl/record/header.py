@@ -18,7 +18,7 @@ from labctl.record.phase import Phase
 from labctl.record.timebase import Anchor
 from labctl.toml_reading import parse_toml
 
-_DRIVE_NAME = re.compile(NAME_PATTERN)
+_NAME = re.compile(NAME_PATTERN)
 
 
 class SensorOf(StrEnum):
@@ -117,6 +117,16 @@ class RailInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class HostPowerInfo:
+    """A meter of the host's watts as the header keeps it: no rail, and in no total."""
+
+    name: str
+    channel: str
+    includes_drive: bool = False
+    """Whether the drive is fed from what is measured."""
+
+
+@dataclass(frozen=True, slots=True)
 class DriveInfo:
     """The drive under test as the rig names it; of several drives, all of them in one."""
 
@@ -175,6 +185,8 @@ class Header:
     """Whose sensor it is, by the sensor, of those that are one drive's."""
     temperature_of: dict[str, SensorOf] = field(default_factory=dict)
     """What a sensor measures, by the sensor, of those of which the rig says it."""
+    host_power: tuple[HostPowerInfo, ...] = ()
+    """What measured watts of the drive's host, in the order of the rig."""
     calibration: UsedCalibration | None = None
     """Zeros that the analysis subtracts; None where the rig had no calibration."""
     job: str = ""
@@ -229,12 +241,13 @@ class Header:
                 raise ValueError(f"phase {number} says that it is phase {phase.index}")
         names = [channel.name for channel in header.channels]
         names += [name for rail in header.rails for name in (rail.voltage, rail.current)]
+        names += [one.channel for one in header.host_power]
         for name in (*names, *header.temperatures.values()):
             if not CHANNEL_NAME.fullmatch(name):
                 raise ValueError(f"{name[:40]!r} is no name of a channel")
-        for name in header.drives:
-            if not _DRIVE_NAME.fullmatch(name):
-                raise ValueError(f"{name[:40]!r} is no name of a drive")
+        for name in (*header.drives, *(one.name for one in header.host_power)):
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{name[:40]!r} is no name of a drive or of a host's meter")
         for channel in header.channels:
             spans = (channel.interval_s, channel.aperture_s, channel.clock_tick_s, channel.time_u_s)
             if not all(0 <= seconds <= LONGEST_S for seconds in spans):

@@ -32,6 +32,11 @@ def sensor_names(summary: RunSummary) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
 
 
+def host_meters(summary: RunSummary) -> tuple[str, ...]:
+    """Every meter of the host's watts that read in any phase, in order of appearance."""
+    return tuple(dict.fromkeys(name for item in summary.phases for name in item.host_power))
+
+
 def highest_power_phase(results: Iterable[PhaseResult]) -> PhaseResult | None:
     """The phase with the highest mean power."""
     known = [(item.watts.value, item) for item in results if item.watts is not None]

@@ -102,6 +102,10 @@ SCHEMA: Mapping[str, Measurement] = {
         tags=(*_OF_A_RUN, "sensor"),
         fields=_floats("celsius", "warning_celsius", "critical_celsius"),
     ),
+    "host_power": Measurement(
+        tags=(*_OF_A_RUN, "meter"),
+        fields=_floats("watts"),
+    ),
     "io": Measurement(
         tags=(*_OF_A_RUN, "op"),
         fields=_floats("iops", "bytes_per_s", "latency_mean_us"),
@@ -124,7 +128,7 @@ SCHEMA: Mapping[str, Measurement] = {
             **_floats(*(f"{name}_repeatability" for name in _REPEATABLE)),
             **_floats("cpu_busy_cores", "cpu_busiest_pct"),
         },
-        families={**_floats("watts_", "celsius_max_", "max_watts_")},
+        families={**_floats("watts_", "celsius_max_", "max_watts_", "host_")},
     ),
     "point": Measurement(
         tags=(*_OF_A_RUN, "part", "label"),
@@ -173,6 +177,9 @@ SCHEMA: Mapping[str, Measurement] = {
 - ``meters_ok``: 1 when every meter gives readings, else 0.
 - ``max_watts_…``: the largest mean over any window of 100us, 1ms, 10ms, 100ms, 1s, 10s, 60s or
   15min, of all rails and of each (``max_watts_1s``, ``max_watts_1s_12V``), with ``_u``.
+- ``host_power``: what a meter of the drive's host reads, ``host_…_<meter>`` of a phase its mean
+  (``host_watts_bmc``), the drive's share of it (0 to 1) and the work for each watt and joule of it.
+  No other number has any of it.
 - ``unthrottled_…``: of the part of a phase that was surely not throttled.
 - ``steady``: 1 or 0; left out when the phase is idle or too short to judge.
 - ``alive``: 1, and 0 in the last heartbeat of an orderly end; a rig that stops sending heartbeats

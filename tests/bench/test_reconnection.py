@@ -39,6 +39,7 @@ CONFIGS: tuple[MeterConfig, ...] = (
         point="rails",
         settings=PMD | {"model": "PMD2", "rails": ["atx_12v", "atx_3v3"]},
     ),
+    MeterConfig(name="bmc", kind="bmc", point="host", settings={"interval_s": 1.0}),
 )
 SAME = {"sdm3065x", "keithley2000", "8846a", "pmd_usb"}
 """Kinds that are read by a driver of the above over a line of the same kind."""

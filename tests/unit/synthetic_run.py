@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from instruments.reading import Block, ClockPair
 from labctl.record import journal
-from labctl.record.header import ChannelInfo, DriveInfo, Header, RailInfo
+from labctl.record.header import ChannelInfo, DriveInfo, Header, HostPowerInfo, RailInfo
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import Anchor
@@ -101,6 +101,8 @@ class Bench:
     boundary_u_ns: int = 100_000
     celsius: Callable[[Floats], Floats] | None = None
     """°C of the time since the run began; sampled each second as drive.composite."""
+    host_watts: Callable[[Floats], Floats] | None = None
+    """Watts of the host, of the time since the run began; read each second as bmc.power."""
     warning_celsius: float | None = 80.0
     cut_off: bool = False
     events: Sequence[tuple[str, float, dict[str, Any]]] = ()
@@ -176,6 +178,9 @@ def build(root: Path, bench: Bench) -> Synthetic:
         seconds = np.arange(0.0, total_s, 1.0)
         celsius = np.round(bench.celsius(seconds) + rng.normal(0, 0.2, len(seconds)))
         writer.readings("drive", Block("composite", to_ns(seconds), celsius))
+    if bench.host_watts is not None:
+        seconds = np.arange(0.0, total_s, 1.0)
+        writer.readings("bmc", Block("power", to_ns(seconds), bench.host_watts(seconds)))
     for kind, when, data in bench.events:
         writer.event(kind, EPOCH_NS + round(when * 1e9), **data)
     if not bench.cut_off:
@@ -279,6 +284,15 @@ def _header(bench: Bench, meters: dict[str, Meter]) -> Header:
             ChannelInfo("drive.composite", "temperature", "°C", interval_s=1.0, aperture_s=0.0)
         )
         temperatures["composite"] = "drive.composite"
+    host_power: tuple[HostPowerInfo, ...] = ()
+    if bench.host_watts is not None:
+        channels.append(
+            ChannelInfo(
+                "bmc.power", "power", "W", interval_s=1.0, accuracy_of_reading=0.01,
+                accuracy_source="made up", time_u_s=0.5,
+            )
+        )  # fmt: skip
+        host_power = (HostPowerInfo("bmc", "bmc.power", includes_drive=True),)
     return Header(
         run_id="2026-01-01T00-00-00Z_bench_made-up",
         rig_name="bench",
@@ -294,6 +308,7 @@ def _header(bench: Bench, meters: dict[str, Meter]) -> Header:
                      shunt_tolerance_pct=0.1 if bench.shunt_ohm else 0.0),
         ),
         temperatures=temperatures,
+        host_power=host_power,
         drive=DriveInfo("made up", "S1", warning_celsius=bench.warning_celsius),
         anchor=Anchor(EPOCH_NS, 0, ""),
         versions={"labctl": "0.1.0"},

@@ -23,10 +23,11 @@ Point = Literal[
     "3V3",
     "rails",
     "frame_numbers",
+    "host",
 ]
 """Where a meter is connected. An Extech, a supply and an INA2xx have volts and amps of one rail;
 a PowerSensor3 and a Quarch module have all ``rails``, or send their test pattern; a
-PMD2 has them, too, and a PMD-USB only 12 V."""
+PMD2 has them, too, and a PMD-USB only 12 V. A board controller has the ``host``."""
 
 
 class MeterConfig(BaseModel):
@@ -59,6 +60,7 @@ class MeterConfig(BaseModel):
         "pmd_usb",
         "ina226",
         "ina228",
+        "bmc",
     ]
     point: Point
     settings: dict[str, Any] = {}

@@ -23,6 +23,7 @@ from instruments.simulated.meters.ina2xx import Ina226Meter, Ina228Meter
 from instruments.simulated.meters.k204 import K204Meter
 from instruments.simulated.meters.powersensor3 import PowerSensor3Meter
 from instruments.simulated.meters.quarch import QuarchServer
+from instruments.simulated.meters.redfish import RedfishServer
 from instruments.simulated.meters.scpi_dmm import Keithley2000Meter, PolledMeter
 from instruments.simulated.meters.scpi_thermometer import ThermometerMeter
 from instruments.simulated.meters.supply import Dp832Supply
@@ -53,6 +54,7 @@ _KINDS: Final[Mapping[str, tuple[str, Callable[[MeterParts], SimulatedMeter]]]] 
     "pmd_usb": ("elmorlabs_pmd", partial(PmdMeter, model="PMD-USB")),
     "ina226": ("ina2xx", Ina226Meter),
     "ina228": ("ina2xx", Ina228Meter),
+    "bmc": ("redfish", RedfishServer),
 }
 DRIVERS: Final = {kind: driver for kind, (driver, _) in _KINDS.items()}
 """The driver of each kind of meter."""

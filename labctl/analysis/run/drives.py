@@ -81,6 +81,7 @@ def _header_of(header: Header, name: str) -> Header:
         header,
         rails=rails if complete else (),
         temperatures=sensors,
+        host_power=(),
         channels=tuple(channels),
         drive=header.drives[name],
         drive_state=header.drive_states.get(name),

@@ -11,6 +11,7 @@ import numpy as np
 
 from labctl.analysis.power.budget import phase_energy, rail_result, total_envelope, total_watts
 from labctl.analysis.power.drive_own_power import own_measurements, own_power, own_power_problem
+from labctl.analysis.power.host_power import host_powers
 from labctl.analysis.power.rail_power import PhasePower, phase_power
 from labctl.analysis.power.reading_faults import digit_of
 from labctl.analysis.power.shared_errors import watts_above_idle
@@ -302,6 +303,7 @@ def _phase_result(
     bytes_per_s = sum(side.bytes_per_s for side in sides) if sides else None
     doubt = 2 * span.boundary_u_ns * 1e-9 / duration_s if duration_s > 0 else 0.0
     rate = _with_doubt(iops, doubt, again)
+    data_rate = _with_doubt(bytes_per_s, doubt, again)
     gap_ms = (span.begin_ns - before.end_ns) * 1e-6 if before is not None else None
     notes = phase_problems(record, span, power, rails, fio)
     return PhaseResult(
@@ -321,7 +323,7 @@ def _phase_result(
         iops=iops,
         bytes_per_s=bytes_per_s,
         iops_per_watt=ratio(rate, watts),
-        bytes_per_joule=ratio(_with_doubt(bytes_per_s, doubt, again), watts),
+        bytes_per_joule=ratio(data_rate, watts),
         joules_per_io=ratio(watts, rate),
         temperatures=temperatures_of(record, channels, span),
         throttled_s=0.0,
@@ -331,6 +333,7 @@ def _phase_result(
         fio_clock=span.fio_rate,
         point_end=span.point_end,
         power_envelope=total_envelope(power, rails, duration_s),
+        host_power=host_powers(record.header.host_power, channels, span, watts, rate, data_rate),
     )
 
 

@@ -15,6 +15,7 @@ from labctl.analysis.readings.cpu_use import mean_cpu_use
 from labctl.analysis.results import (
     Component,
     Estimate,
+    HostPower,
     PhaseResult,
     RailResult,
     RunSummary,
@@ -23,6 +24,7 @@ from labctl.analysis.results import (
     TemperatureResult,
     WindowMaximum,
 )
+from labctl.analysis.stats.host_watts import beside_drive
 from labctl.analysis.stats.uncertainty import (
     combined,
     expanded,
@@ -151,7 +153,26 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         fio_clock=_mean_of_windows([item.fio_clock for item in good]),
         point_end=_point_end([item.point_end for item in good]),
         power_envelope=_largest([item.power_envelope for item in good]),
+        host_power=_host_power(good, watts, rate, data_rate),
     )
+
+
+def _host_power(
+    rounds: Sequence[PhaseResult],
+    watts: Estimate | None,
+    rate: Estimate | None,
+    data_rate: Estimate | None,
+) -> dict[str, HostPower]:
+    """Of the meters that read in every round; a share where the rounds have one."""
+    found = {}
+    for name, last in rounds[-1].host_power.items():
+        mean = _mean_of_windows(
+            [item.host_power[name].watts if name in item.host_power else None for item in rounds]
+        )
+        if mean is not None:
+            of_drive = None if last.drive_share is None else watts
+            found[name] = beside_drive(mean, of_drive, rate, data_rate)
+    return found
 
 
 def _largest(rounds: Sequence[tuple[WindowMaximum, ...]]) -> tuple[WindowMaximum, ...]:

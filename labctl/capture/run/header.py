@@ -108,6 +108,7 @@ def make_header(
         drive_states=dict(drive_states) if several else {},
         temperature_drives=rig.temperature_drives(),
         temperature_of=rig.temperature_of(),
+        host_power=rig.host_power_infos(),
         calibration=calibration,
         job=job,
     )

@@ -16,7 +16,7 @@ from labctl.analysis.latency import (
     latency_mean_us,
     latency_percentile_us,
 )
-from labctl.analysis.numbers import repeatable_columns
+from labctl.analysis.numbers import estimate_columns, repeatable_columns
 from labctl.analysis.power.sliding_maxima import WINDOWS_S
 from labctl.analysis.results import (
     CpuUse,
@@ -50,11 +50,12 @@ def points_csv(summary: RunSummary) -> str:
     """One row a point that was measured in rounds: its mean over the measurement window."""
     rails = key_figures.rail_names(summary)
     sensors = key_figures.sensor_names(summary)
+    meters = key_figures.host_meters(summary)
     by_number = {one.sweep_number: one for one in summary.steady_rounds}
     rows = []
     for item in summary.window_means:
         ended = by_number[item.phase.sweep_number]
-        row = phase_row(summary, item, rails, sensors)
+        row = phase_row(summary, item, rails, sensors) | _host_power(item, meters)
         window = {"window_first": ended.window[0], "window_last": ended.window[1]}
         rows.append({**row, "steady_reached": ended.reached, **window})
     return _csv(rows)
@@ -106,7 +107,11 @@ def phase_rows(summary: RunSummary) -> list[dict[str, Field]]:
     """One row a phase, all with the same columns."""
     rails = key_figures.rail_names(summary)
     sensors = key_figures.sensor_names(summary)
-    return [phase_row(summary, item, rails, sensors) for item in summary.phases]
+    meters = key_figures.host_meters(summary)
+    return [
+        {**phase_row(summary, item, rails, sensors), **_host_power(item, meters)}
+        for item in summary.phases
+    ]
 
 
 def summary_json(summary: RunSummary) -> str:
@@ -205,6 +210,17 @@ def _own_measurement(own: OwnMeasurement | None) -> dict[str, Field]:
         "drive_watts_error_pct": None if own is None else own.percent_error,
         "drive_watts_error": None if own is None else own.kept.value,
     }
+
+
+def _host_power(result: PhaseResult, meters: Sequence[str]) -> dict[str, Field]:
+    row: dict[str, Field] = {}
+    for name in meters:
+        found = result.host_power.get(name)
+        row |= repeatable_columns(f"host_watts_{name}", None if found is None else found.watts)
+        for column in ("drive_share", "iops_per_watt", "bytes_per_joule"):
+            estimate = None if found is None else getattr(found, column)
+            row |= estimate_columns(f"host_{column}_{name}", estimate)
+    return {name: _finite(value) for name, value in row.items()}
 
 
 def _cpu(cpu: CpuUse | None) -> dict[str, Field]:

@@ -84,6 +84,7 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
             panels=panels(summary.points),
             rails=key_figures.rail_names(summary),
             sensors=key_figures.sensor_names(summary),
+            host_meters=key_figures.host_meters(summary),
             hottest=_hottest(summary),
             best=key_figures.most_efficient_phase(measured),
             highest_power=key_figures.highest_power_phase(measured),

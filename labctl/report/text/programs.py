@@ -44,7 +44,7 @@ def program_lines(summary: RunSummary) -> Iterator[str]:
                 f"{significant(result.duration_s)} s",
             ]
         )
-    yield from _aligned(rows)
+    yield from aligned(rows)
 
 
 def mark_lines(marks: Sequence[Mark], begin_ns: int) -> Iterator[str]:
@@ -82,7 +82,7 @@ def stretch_text(found: StretchResult, begin_ns: int) -> str:
             significant(None if series is None else series.max),
         ]
     )
-    lines += _aligned(rows)
+    lines += aligned(rows)
     if found.iops is not None:
         lines.append(f"  {prefixed(found.iops)} IOPS (mean of fio's statuses)")
     lines += [
@@ -97,7 +97,7 @@ def stretch_text(found: StretchResult, begin_ns: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """The first column to the left, the others to the right."""
     widths = [max(cell_len(row[place]) for row in rows) for place in range(len(rows[0]))]
     for row in rows:

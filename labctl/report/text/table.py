@@ -29,6 +29,7 @@ from labctl.analysis.throttling.verdict import OPEN
 from labctl.record.events import Outcome
 from labctl.report import key_figures, slow_stretches
 from labctl.report.panels import Panel, panels
+from labctl.report.text.host_power import host_tables
 from labctl.report.text.programs import mark_lines, program_lines
 
 THROTTLED = "T"
@@ -75,6 +76,8 @@ def run_table(summary: RunSummary, width: int = 80) -> RenderableType:
         parts.extend((Text(), Text(head, style="dim"), *map(Text, rows)))
     elif not found:
         parts.extend((Text(), Text("No phase was measured.", style="bold")))
+    for head, *rows in host_tables(summary):
+        parts.extend((Text(), Text(head, style="dim"), *map(Text, rows)))
     parts.extend(_footnotes(summary, _hidden(sections, shown)))
     return Group(*parts)
 

@@ -72,6 +72,7 @@ def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
     checks += [trouble(name, "it did not let go: its panel may be locked") for name in stuck]
     checks += [*check_rails(rig, listening.readings), *_blind_spots(rig)]
     checks += _temperatures(rig, listening.readings)
+    checks += _host_power(rig, listening.readings)
     return checks
 
 
@@ -223,3 +224,18 @@ def _temperatures(rig: Rig, readings: dict[str, ChannelReadings]) -> Iterator[Ch
             yield warning(sensor, f"{name} gave no temperature")
         else:
             yield ok(sensor, f"{celsius:.1f} °C")
+
+
+def _host_power(rig: Rig, readings: dict[str, ChannelReadings]) -> Iterator[Check]:
+    for name, power in rig.file.host_power.items():
+        found = readings[power.channel]
+        if found.mean is None:
+            yield warning(name, f"{power.channel} gave no watts of the host")
+            continue
+        accuracy = found.channel.accuracy
+        limits = (
+            "limits of error not known: no uncertainty"
+            if not accuracy.source
+            else (f"±{accuracy.limit(found.mean):.3g} W by its limits of error")
+        )
+        yield ok(name, f"the host draws {found.mean:.1f} W, {limits}")

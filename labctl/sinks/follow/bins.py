@@ -355,20 +355,23 @@ def _distinct(begin_ns: int, t: Floats) -> Ints:
     return result
 
 
-class TemperatureStream(BinStream):
-    """One temperature."""
+class ChannelStream(BinStream):
+    """One channel as one field: a temperature, the watts of a host."""
 
     def __init__(
         self,
         name: str,
         channel: GrowingChannel,
+        field: tuple[str, str],
         tags: Mapping[str, str],
         bin_ns: int,
         every_reading: bool,
         constants: Mapping[str, float],
     ) -> None:
+        """``field``: of the schema, with its measurement: ``("temperature", "celsius")``."""
         super().__init__(name, (channel,), tags, bin_ns, every_reading, constants)
         self._channel = channel
+        self._measurement, self._field = field
 
     def compute(self, begin_ns: int, end_ns: int) -> list[PointSeries]:
         """Means at the middle of each bin, or every reading at its own time."""
@@ -386,5 +389,5 @@ class TemperatureStream(BinStream):
             values = means.mean[rows]
         if not len(times):
             return []
-        columns = {"celsius": values}
-        return [PointSeries("temperature", self.tags, times, columns, self._constants)]
+        columns = {self._field: values}
+        return [PointSeries(self._measurement, self.tags, times, columns, self._constants)]

@@ -27,7 +27,7 @@ from labctl.record.layout import EVENTS_FILE
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 from labctl.sinks.cursor import Cursor
-from labctl.sinks.follow.bins import BinStream, RailStream, TemperatureStream
+from labctl.sinks.follow.bins import BinStream, ChannelStream, RailStream
 from labctl.sinks.follow.ended_phase import ended_phase
 from labctl.sinks.follow.event_points import NOT_SHOWN, event_point, throttle_point, withdrawn_point
 from labctl.sinks.follow.growing_channel import GrowingChannel
@@ -171,15 +171,29 @@ class Follower:
         for sensor, name in self.header.temperatures.items():
             if name in infos:
                 streams.append(
-                    TemperatureStream(
+                    ChannelStream(
                         f"temperature.{sensor}",
                         self._channel(infos[name], 1.0),
+                        ("temperature", "celsius"),
                         {**self._tags_of(owners.get(sensor, "")), "sensor": sensor},
                         grid_ns,
                         full_rate,
                         limits.get(sensor, {}),
                     )
                 )
+        streams += [
+            ChannelStream(
+                f"host_power.{meter.name}",
+                self._channel(infos[meter.channel], 1.0),
+                ("host_power", "watts"),
+                {**self.tags, "meter": meter.name},
+                grid_ns,
+                full_rate,
+                {},
+            )
+            for meter in self.header.host_power
+            if meter.channel in infos
+        ]
         return streams
 
     def _channel(self, info: ChannelInfo, scale: float) -> GrowingChannel:

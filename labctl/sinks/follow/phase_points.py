@@ -104,6 +104,16 @@ def result_point(
             if one.watts is not None:
                 fields[f"max_watts_{one.name}{rail}"] = one.watts.value
                 fields[f"max_watts_{one.name}{rail}_u"] = one.watts.u
+    for meter, host in result.host_power.items():
+        for name, estimate in (
+            ("watts", host.watts),
+            ("drive_share", host.drive_share),
+            ("iops_per_watt", host.iops_per_watt),
+            ("bytes_per_joule", host.bytes_per_joule),
+        ):
+            if estimate is not None:
+                fields[f"host_{name}_{meter}"] = estimate.value
+                fields[f"host_{name}_{meter}_u"] = estimate.u
     if result.cpu is not None:
         fields["cpu_busy_cores"] = result.cpu.busy_cores
         fields["cpu_busiest_pct"] = result.cpu.busiest[1]

@@ -21,12 +21,13 @@ from labctl.sinks.influxdb.settings import InfluxSettings
 from labctl.sinks.influxdb.writer import InfluxWriter, is_plain
 from labctl.sinks.sink import ReportLine, StoredPoints
 
-BINS = ("power", "temperature", "io")
+BINS = ("power", "temperature", "host_power", "io")
 """Measurements that grow with the seconds of a run."""
 
 _EVERY_POINT_HAS_ONE_OF = {
     "power": ("volts", "amps"),
     "temperature": ("celsius",),
+    "host_power": ("watts",),
     "io": ("iops",),
     "phase": ("index",),
     "point": ("qd",),

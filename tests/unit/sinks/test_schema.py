@@ -224,7 +224,9 @@ def test_an_idle_phase_has_no_axes() -> None:
 
 
 def test_every_point_of_a_run_follows_the_schema(tmp_path: Path) -> None:
-    run = synthetic_run.build(tmp_path, synthetic_run.Bench(celsius=lambda t: 40 + 0.1 * t))
+    run = synthetic_run.build(
+        tmp_path, synthetic_run.Bench(celsius=lambda t: 40 + 0.1 * t, host_watts=lambda t: 50 + t)
+    )
     for (measurement, tags, _), fields in points_of(run.path).items():
         schema = SCHEMA[measurement]
         assert set(dict(tags)) <= set(schema.tags)
@@ -270,7 +272,9 @@ def test_under_a_bar_stands_the_queue_depth_and_not_a_part_of_a_name() -> None:
 
 def test_nothing_in_the_schema_is_never_sent(tmp_path: Path) -> None:
     """Else a panel waits for it for ever."""
-    run = synthetic_run.build(tmp_path, synthetic_run.Bench(celsius=lambda t: 40 + 0.1 * t))
+    run = synthetic_run.build(
+        tmp_path, synthetic_run.Bench(celsius=lambda t: 40 + 0.1 * t, host_watts=lambda t: 50 + t)
+    )
     limits = DriveInfo("m", "s", warning_celsius=70.0, critical_celsius=80.0)
     hot = MadeRun(tmp_path, drive=limits).whole()
     sent: dict[str, set[str]] = {name: set() for name in SCHEMA}

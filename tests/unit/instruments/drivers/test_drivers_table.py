@@ -148,6 +148,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "fixed_voltage": {"volts": 3.3, "tolerance_pct": 3.0},
     "ina2xx": {"model": "ina226", "shunt_ohm": 0.01, "shunt_tolerance_pct": 1.0},
+    "rapl": {
+        "zones": ["package_0", "psys"],
+        "accuracy_pct_of_reading": 5.0,
+        "accuracy_floor": 1.0,
+    },
+    "redfish": {
+        "url": "https://bmc.example",
+        "accuracy_pct_of_reading": 2.0,
+        "accuracy_floor": 1.0,
+    },
     "sigrok": {
         "sigrok_driver": "brymen-bm86x",
         "conn": "0820.0001",

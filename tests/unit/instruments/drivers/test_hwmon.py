@@ -9,7 +9,7 @@ import pytest
 from instruments.driver_kit import hwmon_files
 from instruments.drivers.hwmon import Hwmon, HwmonSettings, sensor_name
 from instruments.errors import ConnectionLost, SettingRefused, WrongInstrument
-from instruments.reading import Status
+from instruments.reading import Quantity, Status
 
 
 @pytest.fixture
@@ -79,3 +79,56 @@ def test_a_vanished_file_and_nonsense(chip: Path) -> None:
 def test_sensor_names() -> None:
     assert sensor_name("Sensor 1\n") == "sensor_1"
     assert sensor_name("Tctl/Tdie") == "tctl_tdie"
+
+
+@pytest.fixture
+def power_meter(tmp_path: Path) -> Path:
+    """An ACPI power meter, and a chip beside it whose input has a label."""
+    directory = tmp_path / "hwmon5"
+    directory.mkdir()
+    for name, text in (
+        ("name", "power_meter"),
+        ("power1_average", "212000000"),
+        ("power1_average_interval", "1000"),
+        ("power1_input", "1"),
+        ("power2_input", "48500000"),
+        ("power2_label", "CPU socket"),
+        ("temp1_input", "41000"),
+    ):
+        (directory / name).write_text(text + "\n")
+    return directory
+
+
+def test_watts_are_averages_or_else_inputs(power_meter: Path) -> None:
+    instrument = sensors(
+        power_meter, quantity="power", sensors=["power1", "cpu_socket"], averaged_s=1.0
+    )
+    assert {channel.quantity for channel in instrument.channels} == {Quantity.POWER}
+    assert {channel.aperture_s for channel in instrument.channels} == {1.0}
+    assert {channel.accuracy.source for channel in instrument.channels} == {""}
+    assert instrument.open().model == "power_meter"
+    instrument.start()
+    before_ns = time.monotonic_ns()
+    batch = instrument.read()
+    assert {b.channel: b.values.tolist() for b in batch.blocks} == {
+        "power1": [212.0],
+        "cpu_socket": [48.5],
+    }
+    assert abs(int(batch.blocks[0].t_ns[0]) - (before_ns - 500_000_000)) < 400_000_000
+
+
+def test_watts_that_cannot_be_are_none(power_meter: Path) -> None:
+    (power_meter / "power1_average").write_text("-5\n")
+    instrument = sensors(power_meter, quantity="power", sensors=["power1"])
+    instrument.open()
+    instrument.start()
+    (status,) = instrument.read().statuses
+    assert status.status is Status.NO_VALUE
+
+
+@pytest.mark.parametrize(
+    "keys", [{"quantity": "power", "limit_kelvin": 2}, {"averaged_s": 1}, {"accuracy_floor": 1}]
+)
+def test_keys_of_the_other_quantity_are_mistakes(chip: Path, keys: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"not for a|belong together"):
+        sensors(chip, **keys)
