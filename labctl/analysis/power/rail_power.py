@@ -36,8 +36,8 @@ from labctl.analysis.stats.uncertainty import Scatter
 CHUNK = 32_768
 """Readings of a channel that are processed at a time: what fits in a core's cache."""
 
-RELEASE_EVERY = 64
-"""Parts after which the pages of the files are given back (about 130 MB of readings)."""
+RELEASE_EVERY = 16
+"""Parts after which the pages of the files are given back (about 34 MB of readings)."""
 
 FEWEST_READINGS = 2
 """Readings of each channel below which a rail has no watts in a phase."""

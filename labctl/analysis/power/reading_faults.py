@@ -378,9 +378,7 @@ def digit_of(channel: ChannelSeries) -> float:
 
     It shows them where all its values are whole multiples of their smallest difference apart.
     """
-    some = channel.raw[:: max(len(channel) // DIGIT_FROM, 1)]
-    steps = np.diff(np.unique(some[np.isfinite(some)]))
-    channel.release_pages()
+    steps = np.diff(np.unique(channel.sampled(DIGIT_FROM)))
     if len(steps) < 2:
         return 0.0
     smallest = float(steps.min())

@@ -24,7 +24,7 @@ peak and maximum average power; the others join them to a curve."""
 STREAMED = 32_768
 """Readings in a window up to which it is searched while readings come. Longer ones wait for all."""
 
-KEPT = 1 << 22
+KEPT = 1 << 20
 """Kinks that are kept for the longer windows. Of a phase with more readings some are left out, and
 a window may begin at any of those that are kept."""
 

@@ -234,9 +234,7 @@ def _common_lag(edges: Sequence[_Edge]) -> tuple[float, float]:
 
 def _half_digit(channel: ChannelSeries) -> float:
     """Half of the smallest step between any two readings: half a digit of a coarse meter."""
-    some = channel.raw[:: max(len(channel) // DIGIT_FROM, 1)]
-    different = np.unique(some[np.isfinite(some)])
-    channel.release_pages()
+    different = np.unique(channel.sampled(DIGIT_FROM))
     return float(np.diff(different).min()) * channel.scale / 2 if len(different) > 1 else 0.0
 
 
