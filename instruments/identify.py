@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, get_args
 
 from instruments import drivers
 from instruments.driver_kit.i2c_chips import DEVICES, connected_chips
 from instruments.driver_kit.scpi import parse_identity
+from instruments.driver_kit.serial_sign import SerialSign
 from instruments.drivers import ina2xx, joulescope
 from instruments.drivers.quarch_qis import PORT, modules_at
 from instruments.errors import ConnectionLost, InstrumentError, ProtocolError
@@ -45,6 +47,8 @@ class FoundInstrument:
     model: str = ""
     baud: int = 0
     """The baud rate at which a serial SCPI meter answered."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further keys of the rig that are known."""
 
 
 def visa_resources(library: str = PYVISA_PY) -> list[str]:
@@ -147,26 +151,44 @@ def driver_for_model(model: str) -> tuple[str, str]:
 def identify_serial(port: str) -> FoundInstrument:
     """The instrument at a serial port: listens, then sends each known meter's query.
 
-    SCPI comes last: its letters are commands to the meters whose queries are one letter.
-    Raises ConnectionLost, WrongInstrument.
+    It listens once for all meters that send in one format. SCPI comes last: its letters are
+    commands to the meters whose queries are one letter. Raises ConnectionLost, WrongInstrument.
     """
-    for driver, sign in drivers.serial_signs():
-        line = SerialLine(port, port, sign.line_format)
-        line.open()
-        try:
-            line.discard()
-            if sign.question:
-                line.write(sign.question)
-            if sign.recognised(bytes_until(line, sign.recognised, _LISTEN_S)):
-                return FoundInstrument(port, sign.identity, driver)
-        finally:
-            line.close()
+    for (question, line_format), together in groupby(drivers.serial_signs(), _heard_as):
+        found = _heard(SerialLine(port, port, line_format), question, list(together))
+        if found is not None:
+            driver, sign = found
+            path = stable_path(port)
+            settings = {key: text.format(port=path) for key, text in sign.settings.items()}
+            return FoundInstrument(port, sign.identity, driver, settings=settings)
     for baud, end in _SCPI_BAUD:
         identity = _scpi_identity(SerialLine(port, port, SerialFormat(baud)), end)
         if identity:
             resource = f"ASRL{stable_path(port)}::INSTR"
             return FoundInstrument(resource, identity, *driver_for_model(_model_of(identity)), baud)
     return FoundInstrument(port, "")
+
+
+def _heard_as(sign: tuple[str, SerialSign]) -> tuple[bytes, SerialFormat]:
+    return sign[1].question, sign[1].line_format
+
+
+def _heard(
+    line: SerialLine, question: bytes, signs: Sequence[tuple[str, SerialSign]]
+) -> tuple[str, SerialSign] | None:
+    """The first of these signs, which have one question, that is heard on the line."""
+
+    def recognised(data: bytes) -> tuple[str, SerialSign] | None:
+        return next((one for one in signs if one[1].recognised(data)), None)
+
+    line.open()
+    try:
+        line.discard()
+        if question:
+            line.write(question)
+        return recognised(bytes_until(line, recognised, _LISTEN_S))
+    finally:
+        line.close()
 
 
 def _identity_in(data: bytes) -> str:
@@ -195,16 +217,16 @@ def rig_lines(found: FoundInstrument, name: str, port: str = "") -> list[str]:
     if not found.driver:
         return []
     known = {"model": found.model, "port": port or found.address}
-    known |= dict.fromkeys(("resource", "device"), found.address)
+    known |= dict.fromkeys(("resource", "device"), found.address) | dict(found.settings)
     if found.baud:
         known["baud"] = str(found.baud)
     lines = [f"[instruments.{name}]", f'driver = "{found.driver}"']
-    for key, field in drivers.settings_model(found.driver).model_fields.items():
+    for key, key_of_rig in drivers.settings_model(found.driver).model_fields.items():
         value = known.get(key, "")
-        if value and (field.is_required() or key in known):
+        if value and (key_of_rig.is_required() or key in known):
             lines.append(f"{key} = {value}" if key == "baud" else f'{key} = "{value}"')
-        elif field.is_required():
-            words = [one for one in get_args(field.annotation) if isinstance(one, str)]
+        elif key_of_rig.is_required():
+            words = [one for one in get_args(key_of_rig.annotation) if isinstance(one, str)]
             lines.append(
                 " ".join([f"# {key} =", " or ".join(f'"{one}"' for one in words)]).rstrip()
             )

@@ -23,6 +23,7 @@ from instruments.driver_kit.base_settings import (
     accuracy_from_rig,
 )
 from instruments.driver_kit.batches import blocks_and_statuses
+from instruments.driver_kit.repeated_frames import RepeatedFrames
 from instruments.driver_kit.serial_sign import SerialSign
 from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.errors import ProtocolError
@@ -43,9 +44,6 @@ from instruments.transports.lines import ByteLine, SerialFormat
 _RANGE_TOLERANCE: Final = 1.01
 _JACKS_TAKE: Final = {"A": 10.0, "V": 1000.0}
 """What the largest ranges of handheld meters are called by: the display would go on."""
-_REPORT_DUPLICATES_EVERY_NS: Final = 60_000_000_000
-_MIN_SPACING: Final = 0.55
-"""Least share of the interval between two readings: adapters and pauses shift their arrival."""
 _STUCK_FROM_S: Final = 600.0
 """A display with few digits rightly shows the same ones for minutes while the drive idles."""
 
@@ -140,14 +138,11 @@ class SerialDisplayMeter:
         self._low_battery = False
         self._full_scale: float | None = None
         self._own_symbols: int | None = None
-        self._previous_frame = b""
-        self._accounted_ns: int | None = None
-        self._duplicates = 0
-        self._report_duplicates_ns = 0
         self._repeats = StuckReadingDetector(at_least=round(_STUCK_FROM_S / interval_s))
         self._interval_ns = round(interval_s * 1e9)
         wire_s = family.frame_bytes * settings.line_format.byte_s
         self._delay_ns = round((wire_s + interval_s / 2) * 1e9)
+        self._frames = RepeatedFrames(settings.function, interval_s, self._delay_ns)
         self._channel = Channel(
             name=settings.function,
             quantity=Quantity(settings.function),
@@ -191,8 +186,8 @@ class SerialDisplayMeter:
     def start(self) -> None:
         """Discard what was sent before; the meter sends by itself."""
         self._line.discard()
-        self._unfinished = self._previous_frame = b""
-        self._accounted_ns = None
+        self._unfinished = b""
+        self._frames.restart()
         self._synchronised = self._low_battery = False
         self._full_scale = None
         self._repeats.restart()
@@ -210,7 +205,7 @@ class SerialDisplayMeter:
                 del pieces[0]
         if not pieces:
             return Batch()
-        pieces, duplicates = self._without_repeated_frames(pieces, arrived_ns)
+        pieces, duplicates = self._frames.taken_once(pieces, arrived_ns)
         blocks: list[Block] = []
         statuses: list[StatusReading] = list(duplicates)
         for back, piece in zip(range(len(pieces) - 1, -1, -1), pieces, strict=True):
@@ -223,34 +218,6 @@ class SerialDisplayMeter:
     def close(self) -> None:
         """Close the port."""
         self._line.close()
-
-    def _without_repeated_frames(
-        self, pieces: list[bytes], arrived_ns: int
-    ) -> tuple[list[bytes], tuple[StatusReading, ...]]:
-        """The pieces without repeated frames, and a status with the number of those.
-
-        A frame equal to the one before is the same reading if the meter has had no time for
-        another. After a pause of this program several come at once, and it has had it.
-        """
-        accounted_ns = self._accounted_ns
-        if accounted_ns is None:
-            accounted_ns = arrived_ns - len(pieces) * self._interval_ns
-        once: list[bytes] = []
-        for piece in pieces:
-            free_ns = arrived_ns - accounted_ns
-            if piece != self._previous_frame or free_ns >= _MIN_SPACING * self._interval_ns:
-                once.append(piece)
-                accounted_ns = min(accounted_ns + self._interval_ns, arrived_ns)
-            self._previous_frame = piece
-        self._accounted_ns = arrived_ns if once else accounted_ns
-        self._duplicates += len(pieces) - len(once)
-        if not self._duplicates or arrived_ns < self._report_duplicates_ns:
-            return once, ()
-        self._report_duplicates_ns = arrived_ns + _REPORT_DUPLICATES_EVERY_NS
-        count, self._duplicates = self._duplicates, 0
-        detail = "frames sent again are not taken"
-        t_ns = arrived_ns - self._delay_ns
-        return once, (StatusReading(self._channel.name, t_ns, Status.DUPLICATE, detail, count),)
 
     def _frame_reading(
         self, piece: bytes, t_ns: int

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from instruments.transports.lines import SerialFormat
 
@@ -21,3 +21,5 @@ class SerialSign:
     question: bytes
     recognised: Callable[[bytes], object]
     """What it finds of the meter in the bytes so far; something false: nothing yet."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What is known of the rig's keys by this sign; ``{port}`` in a value is the port's path."""

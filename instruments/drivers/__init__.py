@@ -50,12 +50,13 @@ class Driver:
 
     ``settings`` validates the keys of the rig (frozen, unknown keys forbidden); ``instrument``
     is called with the instrument's name, the settings and the host's clock. ``recognise`` is how
-    its meter is found at a serial port, for one that is on a serial port and takes no ``*IDN?``.
+    its meter is found at a serial port, for one that is on a serial port and takes no ``*IDN?``;
+    several for a driver whose meters have several signs.
     """
 
     settings: type[BaseModel]
     instrument: Callable[[str, Any, HostClock], Instrument]
-    recognise: SerialSign | None = None
+    recognise: SerialSign | tuple[SerialSign, ...] | None = None
 
 
 BUILT_IN: Final = (
@@ -144,12 +145,18 @@ def serial_signs() -> list[tuple[str, SerialSign]]:
     found: list[tuple[str, SerialSign]] = []
     for name in names():
         try:
-            sign = _load(name).recognise
+            signs = _load(name).recognise
         except DriverUnusable:
             continue
-        if sign is not None:
-            found.append((name, sign))
-    return sorted(found, key=lambda one: (one[1].question != b"", -len(one[1].question)))
+        if signs is not None:
+            found += [(name, sign) for sign in (signs if isinstance(signs, tuple) else (signs,))]
+    return sorted(found, key=lambda one: _order_of_asking(one[1]))
+
+
+def _order_of_asking(sign: SerialSign) -> tuple[bool, int, str]:
+    """Those that send by themselves, format by format, then by the length of their question."""
+    listens = not sign.question
+    return not listens, -len(sign.question), str(sign.line_format) if listens else ""
 
 
 def _load(driver: str) -> Driver:

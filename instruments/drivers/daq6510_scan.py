@@ -40,7 +40,7 @@ from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.driver_kit.scpi import ScpiSession, parse_quantity, parse_reading, parse_seconds
 from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S
 from instruments.drivers import Driver
-from instruments.drivers.dmm6500_buffer import new_indices, parse_filled
+from instruments.drivers.dmm6500_buffer import StampAges, new_indices, parse_filled
 from instruments.errors import ProtocolError, SettingRefused
 from instruments.reading import (
     EPOCH_NS,
@@ -166,6 +166,7 @@ class Daq6510Scan:
         """The last one of each channel in this epoch."""
         self._next_poll_ns = self._armed_ns = self._news_ns = 0
         self.channels = tuple(self._describe(name, one) for name, one in settings.inputs.items())
+        self._ages = StampAges(max(channel.clock_tick_s for channel in self.channels) * 1e9)
 
     def open(self) -> Identity:
         """Connect and make sure of the model."""
@@ -245,6 +246,7 @@ class Daq6510Scan:
         self._epoch += 1
         self._cursor = 0
         self._stamps = {}
+        self._ages.restart()
 
     def _is_running(self) -> bool:
         state = self._scpi.ask("TRIG:STAT?").upper()
@@ -306,7 +308,7 @@ class Daq6510Scan:
 
     def _clock_pairs(self, asked_ns: int, answered_ns: int) -> tuple[ClockPair, ...]:
         newest_ns = max(self._stamps.values(), default=None)
-        if newest_ns is None:
+        if newest_ns is None or not self._ages.is_of_now(newest_ns, asked_ns, answered_ns):
             return ()
         return tuple(
             ClockPair(name, newest_ns, answered_ns, answered_ns - asked_ns)

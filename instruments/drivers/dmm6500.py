@@ -42,7 +42,7 @@ from instruments.driver_kit.counter_polling import CounterPolling
 from instruments.driver_kit.scpi import parse_quantity
 from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
 from instruments.drivers import Driver
-from instruments.drivers.dmm6500_buffer import new_indices, parse_filled, parse_stamped
+from instruments.drivers.dmm6500_buffer import StampAges, new_indices, parse_filled, parse_stamped
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongInstrument
 from instruments.reading import (
     EPOCH_NS,
@@ -114,6 +114,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         )
         super().__init__(name, settings, clock, line, channel)
         self._polls = CounterPolling(POLL_S)
+        self._ages = StampAges(channel.clock_tick_s * 1e9)
         self._interval_ns = settings.interval_s * 1e9
         self._delay_s = 0.0
         self._tuned = False
@@ -280,6 +281,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         self._stamp_ns = None
         self._interval_known = False
         self._polls.restart()
+        self._ages.restart()
 
     def _next_stamp_ns(self) -> int:
         if self._stamp_ns is None:
@@ -361,7 +363,9 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         if not check:
             return ()
         asked_ns, answered_ns = check
-        if self._stamp_ns is None:
+        if self._stamp_ns is None or not self._ages.is_of_now(
+            self._stamp_ns, asked_ns, answered_ns
+        ):
             self._next_poll_ns = answered_ns + round(POLL_S * 1e9)
             return ()
         count = self._stamp_ns % EPOCH_NS / self._interval_ns

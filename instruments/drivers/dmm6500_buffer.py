@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 
 from instruments.driver_kit.scpi import parse_reading, parse_seconds
 from instruments.errors import ProtocolError
@@ -48,3 +49,29 @@ def new_indices(cursor: int, first: int, last: int, capacity: int) -> list[tuple
         return [(1, last)]
     stretches = [(cursor + 1, capacity)] if cursor < capacity else []
     return [*stretches, (1, last)]
+
+
+class StampAges:
+    """Tells the newest stamp of a meter that measures from that of one which has stopped.
+
+    While it measures, the newest stamp is at most ``tick_ns`` older than the youngest one was when
+    it was read; the clocks drift by far less over so few polls.
+    """
+
+    _POLLS = 32
+
+    def __init__(self, tick_ns: float) -> None:
+        self._tick_ns = tick_ns
+        self._ages_ns: deque[int] = deque(maxlen=self._POLLS)
+
+    def restart(self) -> None:
+        """The meter's clock begins anew."""
+        self._ages_ns.clear()
+
+    def is_of_now(self, stamp_ns: int, asked_ns: int, answered_ns: int) -> bool:
+        """Whether the newest stamp at a poll is a sample of the meter's clock."""
+        youngest_ns = min(self._ages_ns, default=None)
+        if youngest_ns is not None and asked_ns - stamp_ns - youngest_ns > self._tick_ns:
+            return False
+        self._ages_ns.append(answered_ns - stamp_ns)
+        return True

@@ -1,7 +1,8 @@
 """SCPI multimeters that measure continuously and answer their last reading.
 
 Rigol DM3058, DM3058E, DM3068 in Rigol's own command set, and Owon XDM1041, XDM1241. Facts from
-the DM3058 Programming Guide and, for the Owon, whose maker publishes no list of commands, from
+the DM3058 Programming Guide (``:RATE``: page 3-46; BenchLink, a public program, has found that a
+DM3068 takes it, and no NPLC) and, for the Owon, whose maker publishes no list of commands, from
 the list that its users have made by trying (TheHWcave/OWON-XDM1041).
 
 These meters are not triggered: the answer is the reading that was finished last, at some moment

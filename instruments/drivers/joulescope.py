@@ -186,7 +186,7 @@ class Joulescope:
         self._reduction = Reduction(settings.interval_s)
         self._base_ns = 0
         self._origin_id: int | None = None
-        self._newest_ns = 0
+        self._newest_ns = self._arrived_ns = 0
         volts, amps, watts = Quantity.VOLTAGE, Quantity.CURRENT, Quantity.POWER
         named = [("voltage", volts), ("current", amps)]
         named += [("power", watts)] if settings.current_from == "mean" else []
@@ -275,8 +275,13 @@ class Joulescope:
         while time.monotonic() < until or (not blocks and time.monotonic() < deadline):
             while self._arrived:
                 arrived_ns, is_voltage, block = self._arrived.popleft()
-                if not self._reduction.add(is_voltage, block):
+                if not self._reduction.follows(is_voltage, block):
+                    if (before := self._reduction.take()) is not None:
+                        self._append(before, blocks, statuses)
+                    statuses.append(self._jumped(arrived_ns))
                     self._new_epoch()
+                self._reduction.add(is_voltage, block)
+                self._arrived_ns = arrived_ns
                 if self._origin_id is None:
                     self._origin_id = block.sample_id
                 end_id = block.sample_id + len(block.samples) * block.decimate_factor
@@ -322,6 +327,14 @@ class Joulescope:
             samples,
         )
         self._arrived.append((arrived_ns, is_voltage, block))
+
+    def _jumped(self, arrived_ns: int) -> StatusReading:
+        """The loss where the numbers of the samples do not go on, since the last arrival."""
+        seconds = (arrived_ns - self._arrived_ns) * 1e-9
+        count = max(round(seconds / self._settings.interval_s), 1)
+        detail = "the numbers of its samples jumped; in all channels, by the host's clock"
+        channel = self.channels[0].name
+        return StatusReading(channel, self._newest_ns, Status.LOST, detail, count)
 
     def _new_epoch(self) -> None:
         """Device time goes on at the next epoch, from the next sample."""

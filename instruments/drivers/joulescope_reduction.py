@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 _LONGEST_GAP_S: Final = 5.0
-"""A longer one, or numbers that go backwards by more, begin anew: the instrument was reset."""
+"""A longer one, or numbers that go backwards by more, begin anew: the instrument was reset, or so
+much is missing that who reads must count it by another clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +89,38 @@ class Reduction:
         """The length of a window in counts, a whole number of samples."""
         return max(round(self._interval_s * self._rate / self._step), 1) * self._step
 
-    def add(self, is_voltage: bool, block: SampleBlock) -> bool:
-        """Take a block. False: its numbers do not follow those before, and all begins anew."""
-        if (self._step, self._rate) != (block.decimate_factor, block.sample_rate):
+    def follows(self, is_voltage: bool, block: SampleBlock) -> bool:
+        """Whether a block's numbers go on from those before, but for a pause. Else :meth:`add`
+        begins anew, and what was not taken before is gone."""
+        if not self._signal(is_voltage).started or self._is_of_another_rate(block):
+            return True
+        return abs(self._gap(is_voltage, block)) * self._step <= _LONGEST_GAP_S * self._rate
+
+    def add(self, is_voltage: bool, block: SampleBlock) -> None:
+        """Take a block."""
+        if self._is_of_another_rate(block) or not self.follows(is_voltage, block):
             self._step, self._rate = block.decimate_factor, block.sample_rate
-            self._volts, self._amps = _Signal(), _Signal()
-        signal = self._volts if is_voltage else self._amps
-        samples, sample_id = block.samples, block.sample_id // self._step * self._step
-        follows = True
-        if signal.started:
-            gap = (sample_id - signal.end_id(self._step)) // self._step
-            if abs(gap) * self._step > _LONGEST_GAP_S * self._rate:
-                self._volts, self._amps = _Signal(), _Signal()
-                signal = self._volts if is_voltage else self._amps
-                follows = False
-            elif gap > 0:
-                samples = np.concatenate([np.full(gap, np.nan, np.float32), samples])
-            elif gap < 0:
-                self._duplicates += min(-gap, len(samples))
-                samples = samples[-gap:]
+            self._volts, self._amps, self._begin_id = _Signal(), _Signal(), 0
+        signal, samples = self._signal(is_voltage), block.samples
         if not signal.started:
-            signal.first_id, signal.started = sample_id, True
+            signal.first_id, signal.started = block.sample_id // self._step * self._step, True
+        elif (gap := self._gap(is_voltage, block)) > 0:
+            samples = np.concatenate([np.full(gap, np.nan, np.float32), samples])
+        elif gap < 0:
+            self._duplicates += min(-gap, len(samples))
+            samples = samples[-gap:]
         signal.samples = np.concatenate([signal.samples, samples])
-        return follows
+
+    def _signal(self, is_voltage: bool) -> _Signal:
+        return self._volts if is_voltage else self._amps
+
+    def _is_of_another_rate(self, block: SampleBlock) -> bool:
+        return (self._step, self._rate) != (block.decimate_factor, block.sample_rate)
+
+    def _gap(self, is_voltage: bool, block: SampleBlock) -> int:
+        """Samples that are missing before it; negative: that came before."""
+        end_id = self._signal(is_voltage).end_id(self._step)
+        return (block.sample_id // self._step * self._step - end_id) // self._step
 
     def take(self) -> Reduced | None:
         """The readings of windows that are whole in both signals; None: none yet."""

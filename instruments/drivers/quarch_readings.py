@@ -30,15 +30,17 @@ class StripeReadings:
         """When the next stripe is due on the stream's clock; None before the first one."""
         self._left: Floats = np.empty((0, 0))
         self._least_delay_ns: int | None = None
-        self._ended_ns: int | None = None
-        """When the stream before this one ended, on the host's clock."""
+        self._unreadable = 0
+        """Lines of the answer before that were no stripes, and whose gap did not show in it."""
+        self._counted_to_ns: int | None = None
+        """Up to when all stripes were delivered or counted as lost, on the host's clock."""
 
     def begin(self, header: StreamHeader, rails: Sequence[tuple[Column, Column]]) -> None:
         """A stream begins; ``rails`` has the columns of volts and amps of each rail."""
         self._period_ns, self._time_ns = header.period_ns, header.time_ns
         self._rails = rails
         if self._least_delay_ns is not None and self._next_ns is not None:
-            self._ended_ns = self._base_ns + self._next_ns + self._least_delay_ns
+            self._counted_to_ns = self._base_ns + self._next_ns + self._least_delay_ns
         self._new_epoch()
         self._left = np.empty((0, header.width))
 
@@ -50,12 +52,14 @@ class StripeReadings:
         if stripes.unreadable:
             detail = f"stripes in all channels, such as {stripes.sample}"
             statuses.append(self._status(Status.UNREADABLE, detail, stripes.unreadable))
+        unreadable = self._unreadable + stripes.unreadable
         if not len(rows):
+            self._unreadable = unreadable
             return Batch(statuses=tuple(statuses))
         t_ns = rows[:, 0].astype(np.int64) * self._time_ns
         due_ns = int(t_ns[0]) if self._next_ns is None else self._next_ns
         late_ns = np.diff(t_ns, prepend=due_ns - self._period_ns) - self._period_ns
-        begin, unreadable = 0, stripes.unreadable
+        begin = 0
         for place in np.flatnonzero(late_ns).tolist():
             self._append(rows[begin:place], blocks)
             self._left = rows[:0]
@@ -72,13 +76,16 @@ class StripeReadings:
                     self._next_ns = int(t_ns[place])
                     statuses.append(self._status(Status.LOST, "stripes", missing - counted))
         self._append(rows[begin:], blocks)
+        self._unreadable = min(unreadable, stripes.unreadable)
         self._next_ns = int(t_ns[-1]) + self._period_ns
         return Batch(tuple(blocks), tuple(statuses), self._add_arrival(arrived_ns))
 
     def lost_between(self, host_ns: int, detail: str) -> Batch:
         """A status: the stripes from the last one of the stream before this one to ``host_ns``,
-        about when this one began, are missing."""
-        missed_ns = self._period_ns if self._ended_ns is None else host_ns - self._ended_ns
+        about when this one began, are missing; of streams without a stripe, each its own time."""
+        since_ns = self._counted_to_ns
+        missed_ns = self._period_ns if since_ns is None else host_ns - since_ns
+        self._counted_to_ns = host_ns
         count = max(round(missed_ns / self._period_ns), 1)
         detail = f"about, by the host's clock: {detail}"
         return Batch(statuses=(self._status(Status.LOST, detail, count),))
@@ -86,6 +93,7 @@ class StripeReadings:
     def _new_epoch(self) -> None:
         self._base_ns += EPOCH_NS
         self._next_ns = self._least_delay_ns = None
+        self._unreadable = 0
         self._clock_pairs.restart()
 
     def _status(self, status: Status, detail: str, count: int) -> StatusReading:

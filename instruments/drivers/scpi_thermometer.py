@@ -6,7 +6,9 @@ DAQ6510, DMM7510 (DMM6500-901-01: ``SENS:TEMP:TRAN``; commands as public program
 a DAQ6510 send them).
 
 Each reading is asked for with ``READ?``: its time is the middle between sending and receiving, as
-for ``scpi_dmm``. The meter converts ohms or volts to °C by the standard curve of the sensor's type.
+for ``scpi_dmm``, but auto-zero stays on: a thermocouple's microvolts need it. So a reading takes up
+to three integrations, and which of them was the sensor's stays unknown. The meter converts ohms or
+volts to °C by the standard curve of the sensor's type.
 An open sensor, and one outside of its curve, is 9.9E37: a status.
 """
 
@@ -50,6 +52,8 @@ Sensor = Literal["rtd", "rtd_4wire", "thermistor", "thermistor_4wire", "thermoco
 
 _OVERHEAD_S: Final = 0.02
 _LONGEST_APERTURE_S: Final = 0.4
+_ZERO_APERTURES: Final = 2
+"""Auto-zero integrates a zero (Truevolt), or a reference and a zero (Keithley), too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +276,7 @@ class ScpiThermometer:
         if reading is Status.OVERLOAD:
             reading, detail = Status.OPEN_SENSOR, "open, or out of its range"
         late_s = (answered_ns - asked_ns) * 1e-9 - self._channel.aperture_s
-        if late_s > LATE_S + _OVERHEAD_S:
+        if late_s > LATE_S + _OVERHEAD_S + _ZERO_APERTURES * self._channel.aperture_s:
             reading, detail = Status.UNREADABLE, late_answer(late_s)
         batch = batch_of_readings([(name, t_ns, reading, detail)])
         if late_s <= _OVERHEAD_S:

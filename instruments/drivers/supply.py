@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from instruments.driver_kit.base_settings import (
     NotNegative,
@@ -46,6 +46,7 @@ from instruments.transports.lines import MessageLine
 _LATE_S: Final = 0.2
 _SWITCH_S: Final = 2.0
 """How long the output may take to say that it has switched."""
+_UNITS: Final = {Quantity.VOLTAGE: "volts", Quantity.CURRENT: "amps"}
 _QUANTITIES: Final = (Quantity.VOLTAGE, Quantity.CURRENT)
 _ALL_FIELDS: Final = 3
 """Volts, amps and watts: what one query for all answers."""
@@ -100,6 +101,11 @@ MODELS: Mapping[str, _Model] = {
 }
 
 
+_VOLTS: Final = AliasChoices("voltage_floor_volts", "voltage_floor")
+_AMPS: Final = AliasChoices("current_floor_amps", "current_floor")
+"""The keys with their units, as in other drivers, and what they were called before 0.2."""
+
+
 class SupplySettings(VisaAddress, PolledSettings):
     """One output of a supply, asked for once in ``interval_s`` seconds."""
 
@@ -120,9 +126,9 @@ class SupplySettings(VisaAddress, PolledSettings):
     """How long the supply takes from measurement to measurement. Manuals do not say; lxi-tools'
     wiki saw a DP832 measure two to three times a second."""
     voltage_pct_of_reading: NotNegative | None = None
-    voltage_floor: NotNegative | None = None
+    voltage_floor_volts: NotNegative | None = Field(None, validation_alias=_VOLTS)
     current_pct_of_reading: NotNegative | None = None
-    current_floor: NotNegative | None = None
+    current_floor_amps: NotNegative | None = Field(None, validation_alias=_AMPS)
     power_cycle: bool = False
 
     @model_validator(mode="after")
@@ -136,15 +142,16 @@ class SupplySettings(VisaAddress, PolledSettings):
             if self.limits(quantity) is None:
                 raise ValueError(
                     f"the readback accuracy of a {self.model} is not known here: set "
-                    f"{quantity}_pct_of_reading and {quantity}_floor from its manual"
+                    f"{quantity}_pct_of_reading and {quantity}_floor_{_UNITS[quantity]} from its "
+                    "manual"
                 )
         return self
 
     def limits(self, quantity: Quantity) -> Accuracy | None:
         """The rig's limits of error, or the manual's; None where neither says."""
         given = {
-            Quantity.VOLTAGE: (self.voltage_pct_of_reading, self.voltage_floor),
-            Quantity.CURRENT: (self.current_pct_of_reading, self.current_floor),
+            Quantity.VOLTAGE: (self.voltage_pct_of_reading, self.voltage_floor_volts),
+            Quantity.CURRENT: (self.current_pct_of_reading, self.current_floor_amps),
         }
         pct, floor = given[quantity]
         if pct is not None and floor is not None:

@@ -233,6 +233,8 @@ class Wt300:
         self._update_ns = round(settings.update_s * 1e9)
         self._asked_ns = 0
         self._ended_ns: int | None = None
+        self._unread = 0
+        """Answers about the end of an update that could not be read, since the last one."""
         self.channels = tuple(self._describe(quantity) for quantity in settings.measured)
 
     def open(self) -> Identity:
@@ -273,7 +275,7 @@ class Wt300:
             scpi.raise_device_errors("to integrate", _ERRORS)
         scpi.ask(":STAT:EESR?")
         self._asked_ns = self._clock()
-        self._ended_ns = None
+        self._ended_ns, self._unread = None, 0
         self._panel.restart(self._asked_ns)
 
     def read(self) -> Batch:
@@ -293,6 +295,7 @@ class Wt300:
                 updated = parse_condition(self._scpi.ask(":STAT:EESR?")) & _UPDATED
             except ProtocolError as error:
                 self._scpi.resynchronise()
+                self._unread += 1
                 return self._all(Status.UNREADABLE, self._asked_ns, str(error))
             if updated:
                 return self._updated(before_ns, self._clock())
@@ -345,14 +348,17 @@ class Wt300:
         return Batch(batch.blocks, (*self._lost(previous_ns), *batch.statuses), pairs)
 
     def _lost(self, previous_ns: int | None) -> tuple[StatusReading, ...]:
-        """Updates between the one before and this one."""
+        """Updates between the one before and this one, without those said to be unreadable."""
+        said, self._unread = self._unread, 0
         if previous_ns is None or self._ended_ns is None:
             return ()
         apart = (self._ended_ns - previous_ns) / self._update_ns
         if apart < _LOST_FROM:
             return ()
         at_ns = previous_ns + self._update_ns // 2
-        count = max(round(apart) - 1, 1)
+        count = max(round(apart) - 1, 1) - said
+        if count <= 0:
+            return ()
         detail = f"{count} updates were not asked for in time"
         return tuple(
             StatusReading(channel.name, at_ns, Status.LOST, detail, count)

@@ -26,6 +26,10 @@ RESOURCE_EXAMPLE: Final = "TCPIP0::192.168.1.20::5025::SOCKET"
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 
+ADDRESS_KEYS: Final = ("resource", "port", "conn")
+"""The keys of drivers' settings that say where a meter is."""
+
+
 def canonical_address(address: str) -> str:
     """One name for a meter, however its address is written.
 

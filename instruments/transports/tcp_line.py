@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import threading
 import time
-from typing import Final
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, Final
 
 from instruments.errors import ConnectionLost
 from instruments.transports.lines import NOT_OPEN
@@ -15,6 +18,9 @@ _CONNECT_S: Final = 1.5
 _SEND_S: Final = 1.0
 _DISCARD_S: Final = 1.0
 _MOST_BYTES: Final = 1 << 20
+
+_Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
+"""An address, as the resolver answers it."""
 
 
 class TcpLine:
@@ -33,7 +39,7 @@ class TcpLine:
         """Connect anew."""
         self.close()
         try:
-            connected = socket.create_connection(self._address, self._connect_s)
+            connected = _connect(*self._address, self._connect_s)
         except (OSError, UnicodeError) as error:  # the second one: no name that a host can have
             raise ConnectionLost(
                 f"{self._name}: cannot connect to {self._where}: {_reason(error)}{self._hint}"
@@ -87,6 +93,51 @@ class TcpLine:
 
     def _lost(self, reason: str) -> ConnectionLost:
         return ConnectionLost(f"{self._name}: lost {self._where}: {reason}{self._hint}")
+
+
+def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
+    """A connection to the first address of ``host`` that takes one, all within ``timeout_s``.
+
+    Raises OSError, UnicodeError.
+    """
+    deadline = time.monotonic() + timeout_s
+    failed: OSError = TimeoutError("nobody took the connection in time")
+    for family, kind, protocol, _, address in _addresses(host, port, timeout_s):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            break
+        connection = socket.socket(family, kind, protocol)
+        connection.settimeout(left_s)
+        try:
+            connection.connect(address)
+            return connection
+        except OSError as error:
+            connection.close()
+            failed = error
+    raise failed
+
+
+def _addresses(host: str, port: int, timeout_s: float) -> Sequence[_Found]:
+    """What ``host`` resolves to. The resolver knows no limit of time: a thread waits for it.
+
+    Raises OSError, UnicodeError.
+    """
+    answers: SimpleQueue[Sequence[_Found] | OSError | UnicodeError] = SimpleQueue()
+
+    def resolve() -> None:
+        try:
+            answers.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            answers.put(error)
+
+    threading.Thread(target=resolve, name=f"resolve {host}", daemon=True).start()
+    try:
+        answer = answers.get(timeout=timeout_s)
+    except Empty:
+        raise TimeoutError("its name was not resolved in time") from None
+    if isinstance(answer, OSError | UnicodeError):
+        raise answer
+    return answer
 
 
 def _reason(error: OSError | UnicodeError) -> str:

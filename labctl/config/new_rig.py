@@ -185,7 +185,7 @@ def _address(found: FoundInstrument) -> dict[str, Any]:
         known["model"] = found.model
     if found.baud and "baud" in fields:
         known["baud"] = found.baud
-    return known
+    return known | dict(found.settings)
 
 
 def _meter(
@@ -196,7 +196,8 @@ def _meter(
     wanted: dict[str, Any] = _address(found)
     ranges = allowed_ranges(found.model or _TABLES.get(found.driver, ""), function)
     fitting = [one for one in ranges if one >= most]
-    wanted |= {"function": function, "range": min(fitting, default=max(ranges, default=most))}
+    wanted |= dict.fromkeys(("function", "quantity"), function)
+    wanted["range"] = min(fitting, default=max(ranges, default=most))
     if "nplc" in fields:
         wanted["nplc"] = 1
     if mains_hz != MAINS_HZ[0]:
@@ -235,4 +236,6 @@ def _left(driver: str, settings: dict[str, Any]) -> Iterator[str]:
 
 def has_functions(found: FoundInstrument) -> bool:
     """Whether it measures volts or amps, as it is set, and so can be across a shunt."""
-    return "function" in drivers.settings_model(found.driver).model_fields
+    return not {"function", "quantity"}.isdisjoint(
+        drivers.settings_model(found.driver).model_fields
+    )

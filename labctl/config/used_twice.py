@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from instruments.reading import Channel
-from instruments.transports.addresses import canonical_address
+from instruments.transports.addresses import ADDRESS_KEYS, canonical_address
 from labctl.config.rig_file import RigFile
 from labctl.errors import Mistake
 
-_ADDRESSES = ("resource", "port")
 _PART = "output"
 """A key that says which part of a device is meant: two parts are two meters."""
 
@@ -28,9 +27,9 @@ def used_twice(
 def _meters(file: RigFile, path: str) -> Iterator[Mistake]:
     seen: dict[tuple[str, Any], str] = {}
     for name, entry in file.instruments.items():
-        for key in _ADDRESSES:
+        for key in ADDRESS_KEYS:
             address = entry.settings.get(key)
-            if not isinstance(address, str):
+            if not isinstance(address, str) or not address:
                 continue
             meter = canonical_address(address), entry.settings.get(_PART)
             if first := seen.get(meter):

@@ -107,3 +107,19 @@ def test_faults(create: Any, running: Running) -> None:
     instrument._scpi.send("ABOR")  # as by a finger at the panel: it is started again
     statuses_until(instrument, Status.LOST)
     numbers_again(instrument)
+
+
+def test_a_scan_that_was_stopped_says_nothing_of_the_clock(create: Any) -> None:
+    instrument = started(create("daq"))
+    channel = instrument.channels[0]
+    batches = read_count(instrument, 20)
+    instrument._scpi.send("ABOR")
+    batches += read_until(instrument, lambda read: bool(reported(read)))
+    pairs = [
+        pair
+        for batch in batches
+        for pair in batch.clock_pairs
+        if pair.channel == channel.name and pair.device_ns < EPOCH_NS
+    ]
+    low, high = offset_bounds(pairs, channel, 1 + DAQ.drift_ppm * 1e-6)
+    assert low <= high + 1e5, "no clock fits all pairs"

@@ -1,4 +1,4 @@
-"""The simulated meters' side of the written dialogues: see :mod:`tests.protocol.dialogues`."""
+"""The simulated meters' side of the written dialogues: see :mod:`tests.protocol.dialogue`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,36 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
+import serial
 
 from instruments.simulated.meter_kit.config import MeterConfig
 from tests.bench.running_meters import Running, running_meters
-from tests.protocol.dialogues import DIALOGUES, form
+from tests.protocol.dialogue import form
+from tests.protocol.dialogues import DIALOGUES
+
+ERRORS = {"wt300": ":STAT:ERR?", "xdm1041": ""}
+"""How a meter is asked for its errors; empty: it is silent about them. By driver or kind."""
+SETTING = re.compile(r"RANG|NPLC|SCAN:INT|LFR|OUTP\?", re.IGNORECASE)
+"""Questions for what was set before, so that the numbers of the answer are given, too."""
+
+
+def name_of(dialogue: str) -> str:
+    """Of its meter."""
+    return f"m{dialogue.replace(' ', '_')}"
+
 
 METERS = [
     MeterConfig(
-        name=f"m{name}",
+        name=name_of(name),
         kind=dialogue.kind,  # type: ignore[arg-type]
-        point="12V" if dialogue.driver == "wt300" else "12V.current",
+        point=dialogue.point,  # type: ignore[arg-type]
         settings=dialogue.settings,
     )
     for name, dialogue in DIALOGUES.items()
+    if dialogue.kind
 ]
 
 
@@ -31,32 +46,36 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 class Talk:
-    """A plain socket: nothing of a driver."""
+    """A plain socket or serial port: nothing of a driver."""
 
     def __init__(self, resource: str) -> None:
+        self._closing = ExitStack()
+        if on_a_port := re.fullmatch(r"ASRL(.+)::INSTR", resource):
+            self._file = self._closing.enter_context(serial.Serial(on_a_port[1], timeout=20))
+            return
         found = re.fullmatch(r"TCPIP0::(.+)::(\d+)::SOCKET", resource)
         assert found is not None
-        self._socket = socket.create_connection((found[1], int(found[2])), timeout=20)
-        self._file = self._socket.makefile("rw", encoding="ascii", newline="\n")
+        connection = socket.create_connection((found[1], int(found[2])), timeout=20)
+        self._closing.enter_context(connection)
+        self._file = self._closing.enter_context(connection.makefile("rwb"))
 
     def say(self, message: str) -> None:
-        self._file.write(message + "\n")
+        self._file.write(message.encode("ascii") + b"\n")
         self._file.flush()
 
     def ask(self, message: str) -> str:
         self.say(message)
-        return self._file.readline().strip()
+        return bytes(self._file.readline()).decode("ascii").strip()
 
     def close(self) -> None:
-        self._file.close()
-        self._socket.close()
+        self._closing.close()
 
 
-@pytest.mark.parametrize("name", list(DIALOGUES))
+@pytest.mark.parametrize("name", [name for name, one in DIALOGUES.items() if one.kind])
 def test_a_simulated_meter_takes_the_dialogue_of_its_source(running: Running, name: str) -> None:
     dialogue = DIALOGUES[name]
-    talk = Talk(running.addresses[f"m{name}"]["resource"])
-    errors = ":STAT:ERR?" if dialogue.driver == "wt300" else "SYST:ERR?"
+    talk = Talk(running.addresses[name_of(name)]["resource"])
+    errors = ERRORS.get(dialogue.driver, ERRORS.get(dialogue.kind, "SYST:ERR?"))
     try:
         for message, answer in dialogue.lines:
             if answer is None:
@@ -69,10 +88,16 @@ def test_a_simulated_meter_takes_the_dialogue_of_its_source(running: Running, na
                 ):
                     assert time.monotonic() < deadline, (message, found, answer)
                     time.sleep(0.05)
-            error = talk.ask(errors)
+                if SETTING.search(message):
+                    assert numbers(found) == pytest.approx(numbers(answer)), message
+            error = talk.ask(errors) if errors else "0"
             assert re.match(r"\+?0\b", error), (message, error, dialogue.source)
     finally:
         talk.close()
+
+
+def numbers(answer: str) -> list[float]:
+    return [float(found) for found in re.findall(r"[+-]?\d+\.?\d*(?:E[+-]?\d+)?", answer)]
 
 
 def _is_waited_for(message: str, found: str) -> bool:

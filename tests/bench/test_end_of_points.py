@@ -10,12 +10,15 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from instruments.simulated.bench import DEFAULT_METERS, Bench, BenchConfig, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
+from labctl.analysis.readings.live_iops import live_iops
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.steady_state.enough import Keeps
 from labctl.cli.run.demo import compare
 from labctl.config.plan import load_plan
 from labctl.record.events import EventKind
@@ -146,6 +149,47 @@ def test_the_points_of_all_drives_must_be_good_enough(tmp_path: Path) -> None:
         for keep in state.keeps
     }
     assert {keep.partition(":")[0] for keep in keeps} == {"left", "right"}
+
+
+PERIOD_S = 150.0
+COLLECTS = {
+    "garbage_collection.spare_bytes": 500_000_000,
+    "garbage_collection.dip_period_s": PERIOD_S,
+    "garbage_collection.dip_s": 35.0,
+}
+WRITES = """
+name = "collects-garbage"
+idle_before_s = 2
+idle_after_s = 0
+until_pct = { watts = 20 }
+[[sweeps]]
+pattern = "randwrite"
+queue_depth = 8
+duration_s = 305
+"""
+
+
+def test_no_point_stops_inside_its_first_two_periods_of_collection(tmp_path: Path) -> None:
+    """In the drive's own time: the 200 s in which a phase that writes never ends are seconds, too,
+    and on a drive that collects ten times as often nothing would depend on its periods."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text(WRITES)
+    with Bench(tmp_path / "bench", configure(43, COLLECTS)) as bench:
+        done = labctl(tmp_path, "run", str(bench.rig), str(plan), "--yes")
+        assert done.returncode == 0, done.stderr
+        record, summary = only_run(tmp_path)
+    (item,) = summary.measured
+    assert item.duration_s >= 2 * PERIOD_S
+    _, iops = live_iops(record, item)
+    assert iops.min() < 0.7 * np.median(iops), "it collected"
+    states = [point_state(one.data) for one in record.events if one.kind == EventKind.POINT_STATE]
+    assert any(
+        state is not None
+        and state.watts is not None
+        and state.watts.u_pct < state.watts.target_pct
+        and Keeps.COLLECTION.value not in state.keeps
+        for state in states
+    ), "its number was good enough, and the 200 s were over"
 
 
 def built_in(folder: Path, name: str, until: str) -> Path:

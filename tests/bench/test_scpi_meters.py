@@ -154,6 +154,19 @@ def test_stamps_of_a_dmm6500_map_to_the_host(create: Any) -> None:
     compare(channel, values, amps(host_ns), half_ns, 1e-9)
 
 
+def test_a_dmm6500_that_was_stopped_says_nothing_of_its_clock(create: Any) -> None:
+    instrument = started(create("stamped"))
+    (channel,) = instrument.channels
+    batches = read_count(instrument, 40)
+    instrument._scpi.send("ABOR")
+    batches += read_until(instrument, lambda read: len(read) > 5 and bool(read[-1].blocks))
+    batches += read_count(instrument, 40)
+    pairs = [pair for batch in batches for pair in batch.clock_pairs]
+    slope = 1 + METERS["stamped"].drift_ppm * 1e-6
+    low, high = offset_bounds(pairs, channel, slope)
+    assert low <= high + 1e5, "no clock fits all pairs"
+
+
 def test_a_buffer_of_a_dmm6500_wraps_without_a_loss(create: Any) -> None:
     instrument = started(create("small"))
     read_count(instrument, 30)
@@ -287,6 +300,14 @@ def test_a_thermistor_at_a_multimeter(create: Any, running: Running) -> None:
     running.inject("thermistor", "moved")
     statuses_until(instrument, Status.WRONG_FUNCTION)
     numbers_again(instrument)
+
+
+def test_a_long_integration_with_its_auto_zero_is_no_late_answer(create: Any) -> None:
+    instrument = started(create("thermistor", nplc=10.0, interval_s=0.5))
+    batches = read_count(instrument, 2)
+    assert not reported(batches)
+    pairs = [pair for batch in batches for pair in batch.clock_pairs]
+    assert pairs, "when it was within that time is not known"
 
 
 def test_a_bench_of_other_meters(tmp_path: Path) -> None:

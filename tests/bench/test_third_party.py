@@ -1,6 +1,6 @@
 """Programs of other projects against both sides: their clients against the simulated meters, and
-their simulated meters against the drivers. Skipped with a word where they are not installed:
-``pip install pymeasure pyvisa-sim pyyaml qcodes``."""
+their simulated meters against the drivers. pymeasure and pyvisa-sim are among the tests'
+dependencies; QCoDeS would bring some 55 packages more, so ``pip install qcodes`` by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from instruments import drivers
-from instruments.errors import InstrumentError
+from instruments.errors import InstrumentError, WrongInstrument
 from instruments.simulated.meter_kit.config import MeterConfig
 from tests.bench.running_meters import VOLTS_12, Running, running_meters
 
@@ -54,7 +54,7 @@ def test_pymeasure_reads_the_simulated_34401a(running: Running) -> None:
 
 def test_pymeasure_sets_up_the_simulated_dmm6500(running: Running) -> None:
     keithley = pytest.importorskip(
-        "pymeasure.instruments.keithley", reason="pymeasure with pandas is not installed"
+        "pymeasure.instruments.keithley", reason="pymeasure is not installed"
     )
     meter = keithley.KeithleyDMM6500(
         running.addresses["touch"]["resource"],
@@ -69,6 +69,33 @@ def test_pymeasure_sets_up_the_simulated_dmm6500(running: Running) -> None:
         assert (meter.mode, meter.nplc) == ("voltage", 2)
     finally:
         meter.adapter.close()
+
+
+@pytest.mark.parametrize("resource", ["GPIB0::9::INSTR", "USB0::0x1111::0x2222::0x2468::INSTR"])
+def test_a_device_of_pyvisa_sim_is_refused_by_its_name_and_what_it_cannot_is_said(
+    resource: str,
+) -> None:
+    pytest.importorskip("pyvisa_sim", reason="pyvisa-sim is not installed")
+    settings = {"resource": resource, "visa_library": "@sim", "timeout_s": 0.2}
+    instrument = drivers.create(
+        "v12", "scpi_dmm", {**settings, **COMMON, "model": "34461A"}, time.monotonic_ns
+    )
+    try:
+        with pytest.raises(WrongInstrument, match=r"^v12: expected a 34461A, found SCPI MOCK"):
+            instrument.open()
+    finally:
+        instrument.close()
+    limits = {"voltage_pct_of_reading": 1, "voltage_floor_volts": 1}
+    limits |= {"current_pct_of_reading": 1, "current_floor_amps": 1}
+    supply = drivers.create(
+        "psu", "supply", {**settings, **limits, "model": "generic"}, time.monotonic_ns
+    )
+    try:
+        assert supply.open().model == "MOCK"
+        with pytest.raises(InstrumentError, match=r"^psu: .*\w{4}"):
+            supply.start()
+    finally:
+        supply.close()
 
 
 def test_a_simulated_34465a_of_qcodes_is_known_and_what_it_cannot_is_said() -> None:

@@ -6,7 +6,8 @@ plan as it is (180 s a point), with a fixed time that brings even its worst poin
 the longest, where a point does not come there in it), and with points that end by themselves. U and
 repeatability are those of labctl's results; *drawn in U*: points whose true energy is inside U;
 *180 s inside*: points that ended early and whose mean over 180 s, which a copy of the drive goes
-on to do, is inside their repeatability. Below: what the time of the points went for.
+on to do, is inside their repeatability. Below: what the time of the points went for, and of each
+of them.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import math
 import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from labctl.analysis.results import PhaseResult
 from labctl.analysis.run.summary import summarise
 from labctl.analysis.steady_state.enough import Keeps
+from labctl.capture.phases.early_end import point_end
 from labctl.capture.run.expand import phases_for
 from labctl.capture.run.header import make_header
 from labctl.config.plan import load_plan, parse_plan
@@ -44,6 +47,11 @@ STEP_S = 5.0
 """Fixed times are multiples of it."""
 SCATTER = frozenset({Keeps.TARGET, Keeps.FEW_READINGS})
 PATTERN = frozenset({Keeps.TREND, Keeps.RANGE, Keeps.DEPENDENCE, Keeps.RARE})
+POINTS_HEAD = (
+    "| point | took | its numbers met the target after | worse number: time's part → allowed | "
+    "what kept it going |",
+    "|---|---|---|---|---|",
+)
 HEAD = (
     "| points end | hours of the points | longest point | median U | median repeatability | "
     "drawn in U | 180 s inside |",
@@ -59,8 +67,8 @@ class Done:
     results: Sequence[PhaseResult]
     needed_s: dict[Until, list[float]]
     """Of each point, from when on it met a target; infinite: not in its longest time."""
-    kept_by: Counter[str]
-    """Seconds of points, by what kept them going."""
+    kept_by: Sequence[Counter[str]]
+    """Of each point the seconds, by what kept it going."""
 
     @property
     def points(self) -> list[tuple[Worked, PhaseResult]]:
@@ -85,10 +93,11 @@ def planned(rig: Rig, name: str, until: Until, fixed_s: float | None) -> tuple[P
 class Watch:
     """Looks at a point as it goes on."""
 
-    def __init__(self, kept_by: Counter[str]) -> None:
+    def __init__(self) -> None:
         self.late_s = dict.fromkeys((SETTLED, WITHIN), 0.0)
         """Until when it did not meet a target."""
-        self._kept_by = kept_by
+        self.kept_by: Counter[str] = Counter()
+        """Seconds, by what kept it going."""
         self._last_s = 0.0
 
     def look(self, seconds: float, state: PointState) -> None:
@@ -97,7 +106,7 @@ class Watch:
             if not reached(state, until):
                 self.late_s[until] = seconds
         if state.keeps:
-            self._kept_by[what_kept(state.keeps)] += seconds - self._last_s
+            self.kept_by[what_kept(state.keeps)] += seconds - self._last_s
         self._last_s = seconds
 
 
@@ -106,15 +115,17 @@ def done(rig: Rig, seed: int, phases: tuple[Phase, ...], ends: bool, folder: Pat
     virtual = VirtualRig(rig, seed)
     worked = []
     needed: dict[Until, list[float]] = {SETTLED: [], WITHIN: []}
-    kept_by: Counter[str] = Counter()
+    kept_by = []
     for phase in phases:
-        watch = Watch(kept_by)
+        watch = Watch()
         worked.append(work(virtual, phase, ends, watch.look))
         virtual.go_on(2)
+        if phase.until is not None:
+            kept_by.append(watch.kept_by)
         for until, seconds in watch.late_s.items() if phase.until is not None else ():
             over = seconds >= phase.duration_s - 1
             needed[until].append(math.inf if over else seconds)
-    return Done(worked, results(rig, virtual, worked, folder), needed, kept_by)
+    return Done(worked, results(rig, virtual, worked, ends, folder), needed, kept_by)
 
 
 def reached(state: PointState, until: Until) -> bool:
@@ -141,12 +152,13 @@ def what_kept(keeps: Sequence[str]) -> str:
 
 
 def results(
-    rig: Rig, virtual: VirtualRig, worked: Sequence[Worked], folder: Path
+    rig: Rig, virtual: VirtualRig, worked: Sequence[Worked], ends: bool, folder: Path
 ) -> Sequence[PhaseResult]:
-    """What labctl makes of it: a record of the readings, and its summary."""
+    """What labctl makes of it: a record of the readings, and its summary. ``ends``: points ended
+    when they could, and the record says how."""
     timebase = Timebase(Anchor(BEGAN_NS, BEGAN_NS, ""))
     plan = parse_plan('name = "virtual"\n[[sweeps]]\npattern = "read"\nduration_s = 1', "virtual")
-    phases = tuple(replace(one.phase, until=None) for one in worked)
+    phases = tuple(one.phase for one in worked)
     state = {"": DriveState("virtual")}
     header = make_header(rig, plan, "", phases, timebase, {"labctl": "0"}, {}, state)
     path = create(folder, replace(header, channels=virtual.channels))
@@ -156,10 +168,12 @@ def results(
         journal.readings(instrument, block)
     for one in worked:
         index = one.phase.index
+        end = point_end(one.phase, one.state) if ends else None
         journal.event(EventKind.PHASE_STARTED, one.begin_ns, index=index)
         journal.event(
             EventKind.PHASE_ENDED, one.end_ns, index=index, outcome=Outcome.COMPLETED, reason="",
             begin_ns=one.begin_ns, end_ns=one.end_ns, boundary_u_ns=500_000,
+            **({} if end is None else {"point": end.to_json()}),
         )  # fmt: skip
     journal.event(EventKind.RUN_ENDED, virtual.now_ns, outcome=Outcome.COMPLETED, reason="")
     journal.close()
@@ -196,28 +210,40 @@ def fixed_for(runs: Sequence[Done], until: Until) -> float:
     return min(STEP_S * (worst // STEP_S + 1), longest) if math.isfinite(worst) else longest
 
 
-def judged(name: str, seeds: Sequence[int], folder: Path) -> Iterator[str]:
-    """The lines of a plan's table, and what they say."""
+def runs(
+    rigs: Mapping[int, Rig], name: str, until: Until, ends: bool, folder: Path, fixed_s: float = 0.0
+) -> list[Done]:
+    """A plan on each of the rigs, which are by their seed."""
+    return [
+        done(rig, seed, planned(rig, name, until, fixed_s or None), ends, folder)
+        for seed, rig in rigs.items()
+    ]
+
+
+def judged(name: str, seeds: Sequence[int], folder: Path, at_once: int) -> Iterator[str]:
+    """The lines of a plan's table, and what they say. ``folder``: of this plan alone."""
     rigs = {seed: six_digit_rig(folder, seed) for seed in seeds}
-
-    def runs(until: Until, ends: bool, fixed_s: float | None = None) -> list[Done]:
-        return [
-            done(rig, seed, planned(rig, name, until, fixed_s), ends, folder)
-            for seed, rig in rigs.items()
-        ]
-
-    yield from HEAD
-    usual = runs(SETTLED, ends=False)
-    yield row("after 180 s", usual)
-    said = []
-    for until, words in ((SETTLED, "`--until settled`"), (WITHIN, "watts 0.5 %, IOPS 1 %")):
-        fixed_s = fixed_for(usual, until)
-        if fixed_s < 180:
-            yield row(f"after {fixed_s:.0f} s", runs(SETTLED, False, fixed_s))
-        early = runs(until, ends=True)
-        yield row(words, early)
-        said.append(summed_up(words, until, usual, early, fixed_s))
-    yield from ["", *said]
+    targets = ((SETTLED, "`--until settled`"), (WITHIN, "watts 0.5 %, IOPS 1 %"))
+    with ProcessPoolExecutor(at_once) as pool:
+        began = pool.submit(runs, rigs, name, SETTLED, False, folder)
+        ended = {one: pool.submit(runs, rigs, name, one, True, folder) for one, _ in targets}
+        yield from HEAD
+        usual = began.result()
+        yield row("after 180 s", usual)
+        said = []
+        for until, words in targets:
+            fixed_s = fixed_for(usual, until)
+            if fixed_s < 180:
+                yield row(
+                    f"after {fixed_s:.0f} s", runs(rigs, name, SETTLED, False, folder, fixed_s)
+                )
+            yield row(words, ended[until].result())
+            said.append(summed_up(words, until, usual, ended[until].result(), fixed_s))
+    first = ended[SETTLED].result()[0]
+    points = [one for one, _ in first.points]
+    table = zip(points, first.kept_by, usual[0].needed_s[SETTLED], strict=True)
+    yield from ["", *said, "", "Each point, `--until settled`:", "", *POINTS_HEAD]
+    yield from (point_row(*one) for one in table)
 
 
 def summed_up(
@@ -230,8 +256,7 @@ def summed_up(
     needed = [one for run in usual for one in run.needed_s[until]]
     never = sum(map(math.isinf, needed))
     numbers_alone = sum(min(one, fixed_s) for one in needed)
-    kept = sum((run.kept_by for run in early), Counter[str]())
-    spent = ", ".join(f"{share / seconds:.0%} {what}" for what, share in kept.most_common())
+    spent = shares(sum((one for run in early for one in run.kept_by), Counter[str]()))
     fixed = f"{seconds / (fixed_s * len(needed)):.2f} of fixed {fixed_s:.0f} s, which bring all"
     if never:
         fixed = f"{never} of {len(needed)} points never come"
@@ -240,6 +265,28 @@ def summed_up(
         f"moment on at which their numbers met it, points needed {numbers_alone / before:.2f}. "
         f"What kept them going: {spent}."
     )
+
+
+def shares(kept_by: Counter[str]) -> str:
+    """What kept points going, by share of the time that it did."""
+    whole = sum(kept_by.values())
+    return ", ".join(f"{part / whole:.0%} {what}" for what, part in kept_by.most_common())
+
+
+def point_row(worked: Worked, kept_by: Counter[str], needed_s: float) -> str:
+    """A line of a point that was to settle: what its worse number had come to, and why so late."""
+    state = worked.state
+    assert state is not None and state.watts is not None and state.iops is not None
+    name, number = max(
+        (("watts", state.watts), ("IOPS", state.iops)),
+        key=lambda one: one[1].repeats_pct / max(one[1].target_pct, 1e-9),
+    )
+    needed = f"{needed_s:.0f} s" if math.isfinite(needed_s) else "not in 180 s"
+    cells = (
+        worked.phase.label, f"{worked.seconds:.0f} s", needed,
+        f"{name} {number.repeats_pct:.2g} → {number.target_pct:.2g} %", shares(kept_by),
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -251,6 +298,7 @@ def main() -> None:
     parser.add_argument("--plan", action="append", choices=PLANS, help="repeatable; default: both")
     parser.add_argument("--seed", type=int, default=1, help="of the first rig")
     parser.add_argument("--rigs", type=int, default=1, help="each with meters of its own errors")
+    parser.add_argument("--at-once", type=int, default=1, help="processes")
     parser.add_argument("--page", action="store_true", help="renew the tables of docs/trust.md")
     chosen = parser.parse_args()
     seeds = range(chosen.seed, chosen.seed + chosen.rigs)
@@ -260,7 +308,9 @@ def main() -> None:
         for name in chosen.plan or PLANS:
             page += ["", f"`{name}`:", ""]
             print(f"{name}", flush=True)
-            for line in judged(name, seeds, Path(folder)):
+            own = Path(folder) / name
+            own.mkdir()
+            for line in judged(name, seeds, own, chosen.at_once):
                 print(line, flush=True)
                 page.append(line)
     if chosen.page:

@@ -19,7 +19,8 @@ from pydantic import ValidationError
 
 from instruments import drivers
 from instruments.drivers.quarch_qis import PORT, QisSession, parse_modules
-from instruments.drivers.quarch_stream import parse_header, parse_state, parse_stripes
+from instruments.drivers.quarch_readings import StripeReadings
+from instruments.drivers.quarch_stream import Stripes, parse_header, parse_state, parse_stripes
 from instruments.errors import ConnectionLost, NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import EPOCH_NS, Quantity, Status
 from instruments.transports.tcp_line import TcpLine
@@ -238,6 +239,32 @@ def test_stripes_that_are_missing_and_lines_that_are_none() -> None:
     assert "20480 1 2 \\xb5 4" in batch.statuses[0].detail
     t_ns = np.concatenate([b.t_ns for b in batch.blocks if b.channel == "voltage_5V"])
     assert t_ns.tolist() == [2_048_000, 6_144_000, 18_432_000, 26_624_000]
+
+
+def test_a_line_that_is_none_at_the_end_of_an_answer_is_missing_once() -> None:
+    first = b"0 1 2 3 4\r\n4096 1 2 3 4\r\n8192 1 2 \xb5 4\r\neof"
+    second = b"12288 1 2 3 4\r\n20480 1 2 3 4\r\neof"
+    ppm, _ = begun((TAKE, prompt(first)), (TAKE, prompt(second)))
+    found = [(s.status, s.count) for _ in range(2) for s in ppm.read().statuses]
+    assert found == [(Status.UNREADABLE, 1), (Status.LOST, 1)]
+
+
+def test_a_stream_that_ended_before_its_first_stripe_is_no_second_loss() -> None:
+    header = parse_header(HEADER.decode())
+    column = next(iter(header.columns.values()))
+    ppm = module(ExpectedExchange())
+    readings = StripeReadings(ppm.channels, 1, watts=False)
+    rails = [(column, column)] * 2
+    readings.begin(header, rails)
+    rows = np.zeros((1, header.width))
+    ms = 1_000_000
+    readings.batch(Stripes(rows), 10 * ms)
+    counts = []
+    for host_ns in (10 * ms + 10 * header.period_ns, 10 * ms + 15 * header.period_ns):
+        readings.begin(header, rails)
+        (status,) = readings.lost_between(host_ns, "it stopped").statuses
+        counts.append(status.count)
+    assert counts == [10, 5]
 
 
 def test_readings_are_means_of_stripes_without_a_gap() -> None:

@@ -24,9 +24,9 @@ SWITCH = {
 }
 LIMITS = {
     "voltage_pct_of_reading": 0.1,
-    "voltage_floor": 5e-3,
+    "voltage_floor_volts": 5e-3,
     "current_pct_of_reading": 0.2,
-    "current_floor": 10e-3,
+    "current_floor_amps": 10e-3,
 }
 
 
@@ -122,8 +122,17 @@ def test_the_output_is_not_switched_unless_the_rig_allows_it() -> None:
 def test_settings() -> None:
     line = ExpectedExchange()
     with pytest.raises(ValidationError, match="voltage_pct_of_reading"):
-        supply(line, "E36312A", voltage_floor=None)
+        supply(line, "E36312A", voltage_floor_volts=None)
     with pytest.raises(ValidationError, match="a generic has 1"):
         supply(line, "generic", output=2)
     with pytest.raises(ValidationError, match="more than refresh_s"):
         supply(line, interval_s=0.1)
+
+
+def test_the_floors_of_rigs_before_their_keys_had_units() -> None:
+    before = {key.removesuffix("_volts").removesuffix("_amps"): v for key, v in LIMITS.items()}
+    values = {"resource": "TCPIP0::supply::5555::SOCKET", "model": "E36312A"}
+    now = SupplySettings.model_validate(values | LIMITS)
+    assert SupplySettings.model_validate(values | before) == now
+    with pytest.raises(ValidationError, match="set voltage_pct_of_reading and voltage_floor_volts"):
+        SupplySettings.model_validate(values)

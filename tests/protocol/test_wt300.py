@@ -188,6 +188,23 @@ def test_updates_that_nobody_asked_for_are_lost_with_a_count() -> None:
     assert batch.blocks
 
 
+def test_an_update_whose_end_could_not_be_read_is_missing_once() -> None:
+    value: Step = (":NUM:NORM:VAL?;:STAT:COND?", "6.0E+00;0")
+    garbled: Step = (":STAT:EESR?", "1x")
+    steps = (NOT_YET, UPDATED, value, garbled, UPDATED, value, UPDATED, value)
+    with ExpectedExchange(*start(("P",)), *steps) as line:
+        clock = Clock(0)
+        instrument = meter(line, clock, quantities=["power"])
+        instrument._panel.changed = lambda _now: None  # type: ignore[method-assign]
+        instrument.start()
+        found = []
+        for milliseconds in (20, 270, 520, 1270):
+            clock.now_ns = milliseconds * 1_000_000
+            instrument._asked_ns = clock.now_ns - 20_000_000
+            found += [(status.status, status.count) for status in instrument.read().statuses]
+    assert found == [(Status.UNREADABLE, 1), (Status.LOST, 2)]
+
+
 def test_watt_hours_and_what_becomes_of_the_integration() -> None:
     query = ":NUM:NORM:VAL?;:STAT:COND?;:INTEG:STAT?"
     integrate: list[Step] = [(":INTEG:MODE NORM", None), (":INTEG:TIM 0,0,0", None)]

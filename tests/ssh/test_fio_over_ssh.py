@@ -12,6 +12,7 @@ from instruments.simulated.drive.process import start_drive
 from instruments.transports.ssh import CONFIG_VARIABLE
 from labctl.capture.host.remote_host import RemoteHost
 from labctl.capture.phases.fio_process import FioProcess
+from labctl.capture.phases.fio_window import FioWindow
 from labctl.config.rig_file import Drive
 from labctl.record.phase import Pattern, Phase, Replay, Role
 from labctl.record.timebase import Timebase
@@ -24,6 +25,8 @@ S = 1_000_000_000
 
 UNDER_WAY_NS = round(0.02 * S)
 """Between fio and the drive, on a machine that has other things to do."""
+
+MOST_PHASES = 6
 
 
 @pytest.mark.parametrize("ahead_s", [0.0, 37.5])
@@ -42,8 +45,11 @@ async def test_windows_match_the_drive_whatever_the_hosts_clock_says(
         try:
             await host.connect()
             target = Drive(target=drive.uri, engine="nbd")
-            windows = []
-            for index in range(2):
+            windows: list[FioWindow] = []
+            # Of some phases on a busy host fio's own clock is not known; the signals bound them.
+            while len(known := [one.clock for one in windows if one.clock is not None]) < 2:
+                index = len(windows)
+                assert index < MOST_PHASES
                 phase = Phase(index, Role.MEASURE, "s", Pattern.RANDREAD, 1.5, 4096, 4, 1)
                 fio = await FioProcess.start(
                     phase, {"": target}, tmp_path / str(index), timebase, lambda *_: None, host
@@ -53,7 +59,7 @@ async def test_windows_match_the_drive_whatever_the_hosts_clock_says(
                 await fio.wait_done()
                 assert await fio.finish() == ""
                 window = fio.window()
-                assert window is not None and window.clock is not None
+                assert window is not None
                 windows.append(window)
         finally:
             await host.close()
@@ -61,12 +67,12 @@ async def test_windows_match_the_drive_whatever_the_hosts_clock_says(
         truth = GroundTruth(drive.truth)
     to_monotonic = timebase.anchor.to_monotonic_ns
     begin, end = truth.bursts[0].begin_ns, truth.bursts[-1].end_ns
-    first, last = windows
+    first, last = windows[0], windows[-1]
     assert abs(to_monotonic(first.begin_ns) - begin) <= first.u_ns + UNDER_WAY_NS
     assert abs(to_monotonic(last.end_ns) - end) <= last.u_ns + UNDER_WAY_NS
-    assert first.clock is not None and last.clock is not None
-    assert last.clock.clock_begin_ns - first.clock.clock_begin_ns == pytest.approx(
-        last.begin_ns - first.begin_ns, abs=0.02 * S
+    begins = [one.begin_ns for one in windows if one.clock is not None]
+    assert known[1].clock_begin_ns - known[0].clock_begin_ns == pytest.approx(
+        begins[1] - begins[0], abs=0.02 * S
     )
 
 

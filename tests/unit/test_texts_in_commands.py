@@ -13,7 +13,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from instruments.drivers.hwmon import SensorName
-from instruments.drivers.sigrok import SafeWord
+from instruments.drivers.sigrok import PartOfDriver, SafeWord
 from instruments.transports.host_files import parse_printed_files, print_files_script
 from labctl.capture.host.remote_host import TOKEN_BYTES
 from labctl.capture.run.resumption import host_session
@@ -89,7 +89,8 @@ def test_a_channel_whose_file_could_not_be_named_is_refused_with_the_rig(sensor:
 
 
 @pytest.mark.parametrize(
-    "kind", [Name, ChannelName, PlanName, Tag, RunName, CommandId, SensorName, SafeWord]
+    "kind",
+    [Name, ChannelName, PlanName, Tag, RunName, CommandId, SensorName, SafeWord, PartOfDriver],
 )
 def test_a_pattern_of_a_name_ends_with_the_name(kind: Any) -> None:
     """In Python's re a "$" also stands before a line feed at the end."""

@@ -10,6 +10,7 @@ from instruments.simulated.meter_kit.serial_meter import PushingMeter
 
 _RANGES: Final = ((1e-4, ("m", "p3")), (1e-3, ("p1",)), (1e-2, ("p2",)), (1e-1, ("p3",)))
 """The ranges of volts and amps: value of a count, and the symbols that the display shows then."""
+_UNITS: Final = {"voltage": "V", "current": "A"}
 _OVERLOAD: Final = " 0L "
 _NO_DIGITS: Final = "????"
 
@@ -60,7 +61,7 @@ class LcdMeter(PushingMeter):
 
     def _displayed(self, value: float) -> tuple[str, set[str]]:
         """Digits and symbols of ``value``; with OTHER_RANGE only the coarsest range is there."""
-        shown = {self._channel.unit, "DC", "AUTO"}
+        shown = {_UNITS[self._function], "DC", "AUTO"}
         for count_value, symbols in _RANGES[-1:] if self.faults.has(Fault.OTHER_RANGE) else _RANGES:
             count = round(abs(value) / count_value)
             if count < self.counts:

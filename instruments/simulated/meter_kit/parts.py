@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import time
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from instruments import drivers
-from instruments.driver_kit import specifications
-from instruments.driver_kit.base_settings import accuracy_from_rig
-from instruments.reading import Accuracy, Channel
+from instruments.reading import Accuracy
 from instruments.simulated.drive.state_ring import StateReader
+from instruments.simulated.meter_kit import data_sheets
 from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.config import MeterConfig
 from instruments.simulated.meter_kit.probe import Errors, Probe
@@ -58,22 +54,25 @@ class MeterParts:
         gain, offset = self.new_rng(purpose).uniform(-share, share, 2)
         return Errors(gain * accuracy.of_reading, offset * accuracy.floor, noise * scale)
 
-    def range_errors(self, model: str, function: str, range_: float, noise: float) -> Errors:
-        """Errors on a range: within the data sheet's limits, or else those in the settings.
+    def limits(self, of: str = "accuracy", data_sheet: Accuracy | None = None) -> Accuracy:
+        """What its errors stay within: a certificate's (in the settings), or the data sheet's.
 
-        ``noise`` is a share of the range.
+        ``of`` is how the keys of the settings begin: ``accuracy`` where it measures one quantity,
+        else ``voltage`` or ``current``. Raises ValueError where neither has them.
         """
         settings = self.config.settings
-        accuracy = specifications.accuracy(model, function, range_) or accuracy_from_rig(
-            float(settings["accuracy_pct_of_reading"]), float(settings["accuracy_floor"])
-        )
-        return self.errors(accuracy, f"{function} {range_:g}", noise * range_)
+        share = settings.get(f"{of}_pct_of_reading")
+        floors = [settings[key] for key in settings if key.startswith(f"{of}_floor")]
+        if share is not None and floors:
+            return Accuracy(float(share) / 100, float(floors[0]), "the settings")
+        if data_sheet is None:
+            raise ValueError(f"{self.name}: no limits of error of {of} in settings or data sheet")
+        return data_sheet
 
-    def channels(self, driver: str, **address: str) -> Mapping[str, Channel]:
-        """The channels that a driver describes for the settings, by name."""
-        settings = {**address, **self.config.settings}
-        made = drivers.create(self.name, driver, settings, time.monotonic_ns)
-        return {channel.name: channel for channel in made.channels}
+    def range_errors(self, model: str, function: str, range_: float, noise: float) -> Errors:
+        """Errors of a multimeter on a range: see :meth:`limits`. ``noise``: share of the range."""
+        limits = self.limits(data_sheet=data_sheets.multimeter(model, function, range_))
+        return self.errors(limits, f"{function} {range_:g}", noise * range_)
 
 
 def true_shunt_ohm(config: MeterConfig, seed: int) -> float | None:

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from instruments.reading import Accuracy
+from instruments.simulated.meter_kit import data_sheets
 from instruments.simulated.meter_kit.faults import Fault, Faults
 from instruments.simulated.meter_kit.parts import MeterParts
 
@@ -107,17 +109,23 @@ class HandheldMeter(SerialMeter):
         Fault.LOW_BATTERY,
     }
 
-    driver: ClassVar[str]
-    """Its driver, which describes its channels."""
+    model: ClassVar[str]
+    """Of its data sheet, if there is one here."""
     noise_of_range: ClassVar[float] = 5e-6
-    """Standard deviation, as a share of the range; in the channel's unit where it has none."""
+    """Standard deviation, as a share of the range; in its unit where it has none."""
 
     def __init__(self, parts: MeterParts) -> None:
         super().__init__(parts)
         self._probe = parts.probe()
-        self._channel = next(iter(parts.channels(self.driver, port="-").values()))
-        noise = self.noise_of_range * (self._channel.range or 1.0)
-        self._errors = parts.errors(self._channel.accuracy, "errors", noise)
+        settings = parts.config.settings
+        self._function = str(settings.get("function", "temperature"))
+        range_ = float(settings.get("range", 1.0))
+        limits = parts.limits(data_sheet=self.data_sheet(range_))
+        self._errors = parts.errors(limits, "errors", self.noise_of_range * range_)
+
+    def data_sheet(self, range_: float) -> Accuracy | None:
+        """The limits of its errors on a range; None where no data sheet is here."""
+        return data_sheets.multimeter(self.model, self._function, range_)
 
     async def shown(self, begin_ns: int, end_ns: int) -> float:
         """The measured value over a window of host time, before it is rounded to the display."""
@@ -131,6 +139,12 @@ class PushingMeter(HandheldMeter):
     possible_faults = HandheldMeter.possible_faults | {Fault.WRONG_FUNCTION, Fault.TWICE}
     frame_s: ClassVar[float]
     """How long a frame is on the wire."""
+    conversion_s: ClassVar[float]
+    """From reading to reading, if its settings say nothing else."""
+
+    def __init__(self, parts: MeterParts) -> None:
+        super().__init__(parts)
+        self._conversion_s = float(parts.config.settings.get("interval_s", self.conversion_s))
 
     def frame(self, value: float) -> bytes:
         """The frame of a display with ``value`` and the present faults."""
@@ -138,7 +152,7 @@ class PushingMeter(HandheldMeter):
 
     async def serve(self) -> None:
         """Convert and send, one frame after another."""
-        conversion = self._channel.interval_s * 1e9
+        conversion = self._conversion_s * 1e9
         end = self.clock.now() + conversion
         while True:
             begin_ns, end_ns = self.clock.to_host(end - conversion), self.clock.to_host(end)

@@ -44,7 +44,8 @@ class Bm257Meter(LcdMeter):
     """A BM257."""
 
     counts = 6000
-    driver = "brymen_bm25x"
+    model = "BM257"
+    conversion_s = 0.2
     frame_s = _SIZE * _BYTE_S
 
     def encode(self, digits: str, symbols: set[str]) -> bytes:

@@ -39,14 +39,12 @@ class PmdMeter(SerialMeter):
         """``point`` is ``rails``."""
         super().__init__(parts)
         self._model = model
-        rail = parts.config.settings["rails"][0]  # all have the same limits of error
-        channels = parts.channels("elmorlabs_pmd", port="-")
-        volts, amps = (channels[f"{quantity}_{rail}"] for quantity in ("voltage", "current"))
+        volts, amps = parts.limits("voltage"), parts.limits("current")
         places = _PMD2_PLACES if model == "PMD2" else _USB_PLACES
         self._sensors = {
             place: (
-                (Probe(parts.state, f"{name}.voltage"), parts.errors(volts.accuracy, f"{name} V")),
-                (Probe(parts.state, f"{name}.current"), parts.errors(amps.accuracy, f"{name} A")),
+                (Probe(parts.state, f"{name}.voltage"), parts.errors(volts, f"{name} V")),
+                (Probe(parts.state, f"{name}.current"), parts.errors(amps, f"{name} A")),
             )
             for name, place in places.items()
         }

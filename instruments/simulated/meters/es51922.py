@@ -43,13 +43,14 @@ def ut61e_frame(
 class Ut61eMeter(PushingMeter):
     """A UT61E with automatic range."""
 
-    driver = "es51922"
+    model = "UT61E"
+    conversion_s = 0.5
     frame_s = 14 * 10 / 19_200  # 7O1
 
     def frame(self, value: float) -> bytes:
         """See :func:`ut61e_frame`; without a number its digits are none."""
         frame = ut61e_frame(
-            self._channel.name,
+            self._function,
             value,
             overload=self.faults.has(Fault.OVERLOAD),
             hold=self.faults.has(Fault.HOLD),

@@ -36,11 +36,10 @@ class ExtechMeter(SerialMeter):
 
     def __init__(self, parts: MeterParts) -> None:
         super().__init__(parts)
-        channels = parts.channels("extech380803", port="-")
         self._sensors = [
             (
                 Probe(parts.state, f"12V.{name}"),
-                parts.errors(channels[name].accuracy, f"{name} errors"),
+                parts.errors(parts.limits(name), f"{name} errors"),
             )
             for name in ("voltage", "current")
         ]

@@ -42,7 +42,8 @@ class Vc820Meter(LcdMeter):
     """A VC820."""
 
     counts = 4000
-    driver = "fs9721"
+    model = "VC820"
+    conversion_s = 0.33
     frame_s = _SIZE * _BYTE_S
 
     def encode(self, digits: str, symbols: set[str]) -> bytes:

@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from dataclasses import replace
 from typing import ClassVar, Final
 
 import numpy as np
 
 from instruments.reading import Accuracy
 from instruments.simulated.drive.state_ring import replace_text
+from instruments.simulated.meter_kit import data_sheets
 from instruments.simulated.meter_kit.faults import Fault, Faults
 from instruments.simulated.meter_kit.parts import MeterParts
-from instruments.simulated.meter_kit.probe import Probe
+from instruments.simulated.meter_kit.probe import Errors, Probe
 
 _MODEL: Final = "ina226"
 _BUS_STEP_VOLTS: Final = 1.25e-3
@@ -68,6 +70,16 @@ class HwmonChip:
         """Convert, renew the files, and so on."""
         raise NotImplementedError
 
+    def _errors_of(
+        self, parts: MeterParts, quantity: str, data_sheet: Accuracy | None = None
+    ) -> Errors:
+        """Of volts, or of amps with the shunt's tolerance."""
+        limits = parts.limits(quantity, data_sheet)
+        if quantity == "current":
+            of_shunt = float(parts.config.settings["shunt_tolerance_pct"]) / 100
+            limits = replace(limits, of_reading=limits.of_reading + of_shunt)
+        return parts.errors(limits, f"{quantity} errors")
+
     def _appear(self) -> None:
         """Bound to its driver: all files appear, ``name`` last: then the chip is there."""
         raise NotImplementedError
@@ -102,13 +114,12 @@ class Ina226Meter(HwmonChip):
         self._sensors = [
             (
                 Probe(parts.state, f"{parts.config.point}.{name}"),
-                parts.errors(channel.accuracy, f"{name} errors"),
+                self._errors_of(parts, name, data_sheets.ina226(self._shunt_ohm)[name]),
                 step,
             )
-            for (name, channel), step in zip(
-                parts.channels("ina2xx").items(),
-                (_BUS_STEP_VOLTS, _SHUNT_STEP_VOLTS / self._shunt_ohm),
-                strict=True,
+            for name, step in (
+                ("voltage", _BUS_STEP_VOLTS),
+                ("current", _SHUNT_STEP_VOLTS / self._shunt_ohm),
             )
         ]
 
@@ -163,21 +174,12 @@ class Ina228Meter(HwmonChip):
     def __init__(self, parts: MeterParts) -> None:
         """The limits of its errors are those of its settings."""
         super().__init__(parts)
-        settings, point = parts.config.settings, parts.config.point
+        point = parts.config.point
         self._probes = (
             Probe(parts.state, f"{point}.voltage"),
             Probe(parts.state, f"{point}.current"),
         )
-        of_volts = float(settings["voltage_pct_of_reading"]) / 100
-        of_amps = float(settings["current_pct_of_reading"]) / 100
-        of_shunt = float(settings["shunt_tolerance_pct"]) / 100
-        self._errors = tuple(
-            parts.errors(Accuracy(share, floor, "the settings"), purpose)
-            for share, floor, purpose in (
-                (of_volts, float(settings["voltage_floor_volts"]), "voltage errors"),
-                (of_amps + of_shunt, float(settings["current_floor_amps"]), "current errors"),
-            )
-        )
+        self._errors = tuple(self._errors_of(parts, name) for name in ("voltage", "current"))
         drawn = float(parts.new_rng("oscillator").uniform(-1, 1))
         self._oscillator = 1 + 0.9 * _OSCILLATOR * drawn * parts.config.error_scale
         self._joules = 0.0

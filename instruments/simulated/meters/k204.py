@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from instruments.reading import Accuracy
+from instruments.simulated.meter_kit import data_sheets
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.serial_meter import HandheldMeter
 
@@ -33,9 +35,12 @@ def k204_reply(celsius: list[float | None], hold: bool = False, low_battery: boo
 class K204Meter(HandheldMeter):
     """Answers ``A`` with its last measurement; its first input has the thermocouple."""
 
-    driver = "k204"
     noise_of_range = 0.03
     possible_faults = HandheldMeter.possible_faults | {Fault.OPEN_SENSOR}
+
+    def data_sheet(self, range_: float) -> Accuracy:
+        """Of the logger and its probe."""
+        return data_sheets.K204
 
     def received(self, data: bytes) -> None:
         """Answer each ``A``."""

@@ -89,15 +89,11 @@ class Rails:
     """The drive's two rails, with the errors of each sensor."""
 
     def __init__(self, parts: MeterParts, rng: np.random.Generator) -> None:
-        accuracy = {
-            channel.quantity.value: channel.accuracy
-            for channel in parts.channels("powersensor3", port="-").values()
-        }
         self._rng = rng
         self._sensors = [
             (
                 Probe(parts.state, point),
-                parts.errors(accuracy[point.partition(".")[2]], f"errors of {point}"),
+                parts.errors(parts.limits(point.partition(".")[2]), f"errors of {point}"),
             )
             for point in _POINTS
         ]

@@ -17,7 +17,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from instruments.reading import Accuracy
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.parts import MeterParts
 from instruments.simulated.meter_kit.probe import Errors, Probe
@@ -64,14 +63,10 @@ class QuarchServer(TcpServer):
         self._clock = parts.new_clock()
         self._rng = parts.new_rng("noise")
         self._numbers = parts.config.point == "frame_numbers"
-        settings = parts.config.settings
         self._probes: list[tuple[Probe, Errors]] = []
         for rail in _RAILS:
-            for quantity, unit in (("voltage", "volts"), ("current", "amps")):
-                share = float(settings[f"{quantity}_pct_of_reading"]) / 100
-                floor = float(settings[f"{quantity}_floor_{unit}"])
-                limits = Accuracy(share, floor, "the settings")
-                errors = parts.errors(limits, f"{rail} {quantity}")
+            for quantity in ("voltage", "current"):
+                errors = parts.errors(parts.limits(quantity), f"{rail} {quantity}")
                 self._probes.append((Probe(parts.state, f"{rail}.{quantity}"), errors))
         self._holds = parts.config.memory or _HOLDS
         self._module = _PART

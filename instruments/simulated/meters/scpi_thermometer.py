@@ -12,6 +12,8 @@ from instruments.simulated.meter_kit.parts import MeterParts
 from instruments.simulated.meter_kit.scpi_server import ILLEGAL_VALUE, OUT_OF_RANGE, ScpiServer
 
 _MAINS_HZ = 50
+_INTEGRATIONS = 2
+"""The sensor and its zero: auto-zero is on after ``*RST``."""
 _NOISE_KELVIN = 0.005
 _TYPES = {
     "THER": {"2252", "5000", "10000"},
@@ -74,7 +76,7 @@ class ThermometerMeter(ScpiServer):
         self._nplc = float(parameters)
 
     async def _read(self, _parameters: str) -> str:
-        await asyncio.sleep(self._nplc / _MAINS_HZ)
+        await asyncio.sleep(_INTEGRATIONS * self._nplc / _MAINS_HZ)
         now = np.array([time.monotonic_ns()], np.int64)
         true = float((await self._probe.means(now - 1_000_000, now))[0])
         if self._function != "TEMP":

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from instruments.simulated.meter_kit import data_sheets
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.parts import MeterParts
 from instruments.simulated.meter_kit.probe import Probe
@@ -26,9 +27,9 @@ class Dp832Supply(ScpiServer):
         self._sensors = [
             (
                 Probe(parts.state, f"{parts.config.point}.{name}"),
-                parts.errors(channel.accuracy, name, _NOISE),
+                parts.errors(parts.limits(name, data_sheet), name, _NOISE),
             )
-            for name, channel in parts.channels("supply", resource="ASRL-").items()
+            for name, data_sheet in data_sheets.DP832.items()
         ]
         self._on = {"CH1": True, "CH2": True, "CH3": True}
         self.on("MEASure:ALL[:DC]", self._measure, query=True)

@@ -48,12 +48,10 @@ class Wt310Meter(ScpiServer):
         self.preset()
         self.on("*RST", self._reset)
         self.on_query("STATus:ERRor", self._next_error)
-        self.on("STATus:QMESsage", self._accept)
+        self.ignore("STATus:QMESsage", "COMMunicate:REMote", "COMMunicate:HEADer", "NUMeric:FORMat")
         self.on("STATus:FILTer1", self._set_filter)
         self.on_query("STATus:EESR", self._query_events)
         self.on_query("STATus:CONDition", self._query_condition)
-        self.on("COMMunicate:REMote", self._accept)
-        self.on("COMMunicate:HEADer", self._accept)
         self.on("INPut:MODE", self._set_mode)
         self.on_query("INPut:MODE", lambda: self._mode)
         self.on("INPut:VOLTage:RANGe", self._set_volts)
@@ -62,7 +60,6 @@ class Wt310Meter(ScpiServer):
         self.on_query("INPut:CURRent:RANGe", lambda: f"{self._ranges['I'] * 1e3:.1f}E-03")
         self.on("RATE", self._set_rate)
         self.on_query("RATE", lambda: self._rate)
-        self.on("NUMeric:FORMat", self._accept)
         self.on("NUMeric[:NORMal]:NUMber", self._set_number)
         for item in range(1, 5):
             self.on(f"NUMeric[:NORMal]:ITEM{item}", self._item_setter(item))
@@ -102,9 +99,6 @@ class Wt310Meter(ScpiServer):
             self._ranges["I"] = larger[0] if larger else _AMPS[0]
             return
         await super().begin_fault(fault, seconds)
-
-    async def _accept(self, _parameters: str) -> None:
-        return None
 
     async def _reset(self, _parameters: str) -> None:
         self.preset()

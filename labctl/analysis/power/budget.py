@@ -14,12 +14,14 @@ from labctl.analysis.power.shunt import at_drive, shunt_lines
 from labctl.analysis.power.source_resistance import aperture_lines, sagged_watts
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.results import Component, Estimate, RailResult, SourceResistance, WindowMaximum
+from labctl.analysis.stats.ended_points import watts_ended_with
 from labctl.analysis.stats.uncertainty import (
     expanded,
     expanded_u,
     limit_component,
 )
 from labctl.record.calibration_used import day_of
+from labctl.record.point_end import PointEnd
 
 NO_DIGIT = 1e-3
 """Part of a digit below which what digits leave is no line of the budget."""
@@ -215,12 +217,15 @@ def rail_result(
     boundary_u_ns: int,
     source: SourceResistance | None = None,
     digits: tuple[float, float] = (0.0, 0.0),
+    end: PointEnd | None = None,
 ) -> RailResult:
-    """The rail's numbers with their uncertainty (arguments: :func:`rail_budget`)."""
+    """The rail's numbers with their uncertainty (arguments: :func:`rail_budget`). ``end``: how its
+    phase ended, where that depended on the watts of this rail alone."""
     budget = rail_budget(power, duration_s, step, source, digits)
     watts = replace(
         expanded(power.watts.mean, budget), repeatability=power.process_scatter.repeatability
     )
+    watts = watts_ended_with(end, watts)
     return RailResult(
         volts=at_drive(power.rail.info, power.volts, power.amps, power.shunt),
         amps=power.amps,

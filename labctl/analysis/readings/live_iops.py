@@ -9,7 +9,9 @@ import numpy as np
 
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, host_series
 from labctl.analysis.results import Estimate, PhaseResult
+from labctl.analysis.stats.ended_points import ended_with
 from labctl.analysis.stats.uncertainty import scatter_of
+from labctl.record.point_end import PointEnd
 from labctl.record.reader import RunRecord
 
 LIVE_IOPS = ("fio.read.iops", "fio.write.iops")
@@ -43,17 +45,18 @@ def iops_estimate(record: RunRecord, result: PhaseResult) -> Estimate | None:
     """
     if not result.iops:
         return None
-    again = repeatability_in_parts(live_iops(record, result)[1])
+    again = repeatability_in_parts(live_iops(record, result)[1], result.point_end)
     return Estimate(result.iops, math.nan, None if again is None else again * result.iops)
 
 
-def repeatability_in_parts(iops: Floats) -> float | None:
+def repeatability_in_parts(iops: Floats, end: PointEnd | None) -> float | None:
     """How far the mean of so many intervals may come out again, as a part of it (about 95 %).
 
-    None for fewer than two intervals, without I/O, and where they depend on each other for longer
-    than one phase shows.
+    ``end``: how their phase ended, where that depended on its numbers. None for fewer than two
+    intervals, without I/O, and where they depend on each other for longer than one phase shows.
     """
     if len(iops) < 2 or not iops.mean() > 0:
         return None
     again = scatter_of(iops).repeatability
-    return None if again is None else again / float(iops.mean())
+    share = None if again is None else again / float(iops.mean())
+    return ended_with(end, None if end is None else end.state.iops, share)

@@ -47,6 +47,7 @@ from labctl.analysis.run.drives import run_of_all, runs_of_drives, with_drives
 from labctl.analysis.run.marks import marks_of
 from labctl.analysis.run.problems import phase_problems, run_problems
 from labctl.analysis.run.unsound_rails import UnsoundRail, unsound_rails, without_unsound
+from labctl.analysis.stats.ended_points import watts_ended_with
 from labctl.analysis.stats.uncertainty import ratio
 from labctl.analysis.steady_state.rule import steady_throughout
 from labctl.analysis.steady_state.window_means import steady_rounds_of, window_means
@@ -57,6 +58,7 @@ from labctl.analysis.throttling.verdict import verdict
 from labctl.fio.results import FioResult
 from labctl.record.events import EventKind, Outcome
 from labctl.record.phase import Role
+from labctl.record.point_end import PointEnd
 from labctl.record.reader import RunRecord
 
 THREADS = 2
@@ -97,7 +99,8 @@ def _summarised(record: RunRecord, running: bool, pool: ThreadPoolExecutor) -> R
     )
     powers, results, at_least = with_budgets(spans, powers, unsound, sources)
     totals = [
-        total_watts(power, list(rail.values())) for power, rail in zip(powers, results, strict=True)
+        _total(span.point_end, power, rail)
+        for span, power, rail in zip(spans, powers, results, strict=True)
     ]
     idle = _idle(spans, totals)
     idle_rails = results[idle] if idle is not None else {}
@@ -126,7 +129,9 @@ def _summarised(record: RunRecord, running: bool, pool: ThreadPoolExecutor) -> R
             at_least[number],
             watts_above_idle(results[number], idle_rails, totals[number]) if idle_watts else None,
             cpu,
-            repeatability_in_parts(iops_between(live, span.begin_ns, span.end_ns)[1]),
+            repeatability_in_parts(
+                iops_between(live, span.begin_ns, span.end_ns)[1], span.point_end
+            ),
         )
         if span.phase.index in by_index:
             phase = by_index[span.phase.index]
@@ -261,14 +266,23 @@ def with_budgets(
             own = rail.watts.mean
             steps = [abs(own - other[name].watts.mean) for other in beside if name in other]
             step, u_ns = max(steps, default=0.0), span.boundary_u_ns
+            end = span.point_end if power.total is not None and len(power.rails) == 1 else None
             rails[name] = rail_result(
-                rail, span.duration_ns * 1e-9, step, u_ns, sources.get(name), digits[name]
+                rail, span.duration_ns * 1e-9, step, u_ns, sources.get(name), digits[name], end
             )
         left, bound = without_unsound(power, unsound[number], rails)
         sound.append(left)
         bounds.append(bound)
         results.append({name: one for name, one in rails.items() if name in left.rails})
     return sound, results, bounds
+
+
+def _total(
+    end: PointEnd | None, power: PhasePower, rails: Mapping[str, RailResult]
+) -> Estimate | None:
+    """The watts of all rails together, of a phase that ended so; None when a rail is missing."""
+    watts = total_watts(power, list(rails.values()))
+    return None if watts is None else watts_ended_with(end, watts)
 
 
 def _idle(spans: Sequence[PhaseSpan], totals: Sequence[Estimate | None]) -> int | None:
@@ -384,7 +398,9 @@ def _with_throttling(
             judged,
             unthrottled_s=result.duration_s,
             watts_unthrottled=result.watts,
-            iops_unthrottled=_with_doubt(result.iops, doubt, repeatability_in_parts(phase.iops)),
+            iops_unthrottled=_with_doubt(
+                result.iops, doubt, repeatability_in_parts(phase.iops, result.point_end)
+            ),
         )
     pieces = unthrottled_pieces(phase.begin_ns, phase.end_ns, stretches)
     left = unthrottled_part(rails, phase.t_ns, phase.iops, pieces, boundary_u_ns, sources)

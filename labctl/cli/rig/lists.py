@@ -113,19 +113,22 @@ def list_plans(json_output: JsonOption = False) -> None:
 def check(
     file: Annotated[Path, typer.Argument(help="A rig or a plan file.")],
     plan: Annotated[
-        str | None, typer.Argument(help="A plan: are the rig's meters fast enough for its limits?")
+        str | None, typer.Argument(help="A plan: are the rig's meters good enough for it?")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Check a rig or plan file; every mistake is named.
 
-    With a plan also whether the rig's meters carry the limits that the plan names.
+    With a plan also whether the rig's meters carry the limits that the plan names, and can know the
+    watts as well as its points are to.
     """
     text = read_configuration(file)
     kind, mistakes = _check(text, str(file))
     if plan is not None and kind == "plan" and not mistakes:
         allowed = f"goes with a rig, and {file} is a plan"
         raise ConfigurationError([Mistake("command line", "PLAN", plan, allowed)])
+    if plan is not None and not mistakes:
+        mistakes = _out_of_reach(text, file, plan)
     too_slow = _too_slow(text, file, plan) if plan is not None and not mistakes else []
     if json_output:
         data = {
@@ -143,6 +146,14 @@ def check(
         print(f"{file}: a {kind} without mistakes")
         for line in too_slow:
             print("\n".join(textwrap.wrap(line, 80, subsequent_indent="  ")))
+
+
+def _out_of_reach(text: str, file: Path, plan: str) -> tuple[Mistake, ...]:
+    """What points of the plan are to know of the watts, and the rig's meters cannot tell."""
+    from labctl.capture.run.expand import out_of_reach
+
+    rig = parse_rig(text, str(file))
+    return tuple(out_of_reach(rig, load_plan(plan)[0].expand(rig.size_bytes), plan))
 
 
 def _too_slow(text: str, file: Path, plan: str) -> list[str]:

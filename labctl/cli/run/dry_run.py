@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from labctl.capture.host.ssh import LOCAL
@@ -13,6 +15,7 @@ from labctl.cli.terminal.runs_place import run_places
 from labctl.config.estimate import estimate, timed_s
 from labctl.config.find_rig import find_rig
 from labctl.config.plan import load_plan
+from labctl.config.rig import Rig
 from labctl.record.phase import Pattern, Phase, format_size
 from labctl.service.runs.earlier_points import EarlierPoints, earlier_points
 
@@ -70,6 +73,8 @@ def print_dry_run(
     else:
         about = "" if fill else "about "
         print(f"time: {about}{_duration(seconds)}{fill}")
+    if whole := [phase for phase in points if least[phase] >= phase.duration_s]:
+        print(_takes_all(rig, whole, len(points)))
     if cost.bytes_written is None:
         print("bytes written: depends on the drive's size; set drive.size_bytes to know")
         return
@@ -85,6 +90,13 @@ def _expected(earlier: EarlierPoints, points: Sequence[Phase], seconds: float, f
     runs = f"{earlier.runs} earlier run{'s' * (earlier.runs > 1)}"
     known_of = f"{known} of {len(points)} points as in {runs} of this rig"
     return f"expected: about {_duration(seconds)}{fill}\n          ({known_of})"
+
+
+def _takes_all(rig: Rig, whole: Sequence[Phase], points: int) -> str:
+    """Of points whose shortest time is not below their longest."""
+    long = [replace(phase, duration_s=math.inf) for phase in whole]
+    shortest = " and ".join(f"{s:.0f} s" for s in sorted({least_s(rig, one) for one in long}))
+    return f"never early: {len(whole)} of {points} points, which take {shortest} at least"
 
 
 def _size(phase: Phase, least_s: float) -> str:

@@ -197,9 +197,12 @@ def _finite(value: Field) -> Field:
 
 
 def _point_end(end: PointEnd | None) -> dict[str, Field]:
+    watts, iops = (None, None) if end is None else (end.state.watts, end.state.iops)
     return {
         "point_ended": None if end is None else end.ended.value,
         "point_kept_by": None if end is None else "; ".join(end.state.keeps),
+        "point_watts_u_pct": None if watts is None else watts.u_pct,
+        "point_iops_u_pct": None if iops is None else iops.u_pct,
     }
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlparse
 
-from instruments.transports.addresses import canonical_address
+from instruments.transports.addresses import ADDRESS_KEYS, canonical_address
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.block_devices import BlockDevices, read_block_devices
@@ -54,9 +54,9 @@ def keys_of_rig(rig: Rig) -> tuple[LockKey, ...]:
             found.setdefault(key.name, key)
             guard = guard or key.guard
     for entry in rig.file.instruments.values():
-        for setting in ("resource", "port"):
+        for setting in ADDRESS_KEYS:
             address = entry.settings.get(setting)
-            if isinstance(address, str):
+            if isinstance(address, str) and address:
                 key = key_of_meter(address, guard)
                 found.setdefault(key.name, key)
     return tuple(sorted(found.values()))

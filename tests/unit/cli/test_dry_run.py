@@ -79,6 +79,7 @@ def test_each_point_has_its_shortest_and_its_longest_time(tmp_path: Path) -> Non
     assert sizes == ["10 s", "20–180 s", "20–180 s", "180 s", "200–600 s", "180 s", "10 s"]
     assert "time: 10 min 20 s to 22 min 20 s" in lines
     assert any(line.startswith("expected: not known") for line in lines)
+    assert "never early: 1 of 4 points, which take 200 s at least" in lines
 
 
 def test_what_to_expect_is_what_the_same_work_took(tmp_path: Path) -> None:
@@ -98,3 +99,16 @@ def test_where_no_point_can_end_early_nothing_is_expected(tmp_path: Path) -> Non
     lines = said(tmp_path, plan)
     assert "time: about 14 min 00 s" in lines
     assert not any(line.startswith("expected") for line in lines)
+    assert "never early: 4 of 4 points, which take 200 s at least" in lines
+
+
+def test_a_target_that_the_meters_cannot_reach_is_told_by_the_check_too(tmp_path: Path) -> None:
+    plan, rig = tmp_path / "p.toml", RIGS / "nvme-adapter.toml"
+    plan.write_text(PLAN.replace('until = "settled"', "until_pct = { watts = 0.01 }", 1))
+    words = "until_pct.watts = 0.01: is out of reach: the meters know watts to 0.1 % at best"
+    checked = labctl("check", rig, plan, cwd=tmp_path)
+    tried = labctl("run", rig, plan, "--dry-run", cwd=tmp_path)
+    assert checked.returncode == tried.returncode == 2
+    assert words in checked.stderr and words in tried.stderr
+    plan.write_text(PLAN)
+    assert labctl("check", rig, plan, cwd=tmp_path).returncode == 0

@@ -68,6 +68,20 @@ def test_two_meters_are_at_two_ports() -> None:
     assert "is that of instruments.v12, too" in mistakes(same)["instruments.i12.resource"]
 
 
+def test_a_meter_behind_sigrok_has_a_port_of_its_own() -> None:
+    sigrok = (
+        '[instruments.i5]\ndriver = "sigrok"\nsigrok_driver = "uni-t-ut61b-ser"\nconn = "{}"\n'
+        'quantity = "current"\naccuracy_pct_of_reading = 1\naccuracy_floor = 0.03\n'
+    )
+    assert parse_rig(TWO_RAILS + V5 + sigrok.format("/dev/ttyX1"), "rig.toml")
+    found = mistakes(TWO_RAILS + V5 + sigrok.format("/dev/ttyX0"))
+    assert "is that of instruments.v5, too" in found["instruments.i5.conn"]
+    untold = mistakes(TWO_RAILS + V5 + sigrok.format("/dev/ttyX1").partition("accuracy")[0])
+    assert {"instruments.i5.accuracy_pct_of_reading", "instruments.i5.accuracy_floor"} <= set(
+        untold
+    )
+
+
 def test_two_outputs_of_a_supply_are_two_meters() -> None:
     output = (
         '[instruments.out{0}]\ndriver = "supply"\nresource = "TCPIP0::h::5025::SOCKET"\n'

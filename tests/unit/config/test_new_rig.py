@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from instruments.identify import FoundInstrument
-from labctl.config.new_rig import NewDrive, NewRail, rig_text
+from labctl.config.new_rig import NewDrive, NewRail, has_functions, rig_text
 from labctl.config.rig import parse_rig
 
 
@@ -32,3 +32,15 @@ def test_each_rail_has_meters_of_its_own_whatever_the_rails_are_called(
     text = rig_text("mine", "local", drive, [rail(name, n) for n, name in enumerate(names)])
     assert set(tomllib.loads(text)["instruments"]) == meters
     assert set(parse_rig(text, "mine.toml").file.rails) == set(names)
+
+
+def test_a_meter_behind_sigrok_lacks_only_its_limits_of_error() -> None:
+    settings = {"sigrok_driver": "uni-t-ut61b-ser", "conn": "/dev/serial/by-id/usb-x"}
+    amps = FoundInstrument("/dev/ttyUSB0", "FS9922", "sigrok", settings=settings)
+    shunt = NewRail("12V", 12.0, amps, shunt_ohm=0.05)
+    text = rig_text("mine", "local", NewDrive("/nowhere/scratch"), [shunt])
+    meter = tomllib.loads(text)["instruments"]["i12"]
+    assert meter == {"driver": "sigrok", "quantity": "voltage"} | settings
+    assert "# accuracy_pct_of_reading = ?  # from its manual" in text
+    assert "# accuracy_floor = ?  # from its manual" in text
+    assert has_functions(amps)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from instruments.drivers.sigrok import Sigrok, SigrokSettings, parse_line, reading_of
 from instruments.errors import ConnectionLost, ProtocolError, SettingRefused
-from instruments.reading import Batch, Quantity, Status
+from instruments.reading import Batch, Status
 
 needs_sigrok = pytest.mark.skipif(
     shutil.which("sigrok-cli") is None, reason="needs sigrok-cli (apt install sigrok-cli)"
@@ -85,7 +85,42 @@ def test_what_is_no_line(bad: str) -> None:
     ],
 )
 def test_what_is_no_reading(text: str, status: Status) -> None:
-    assert reading_of(parse_line(text), Quantity.VOLTAGE)[0] is status
+    assert reading_of(parse_line(text), settings())[0] is status
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("P1: 0.612 V DC DIODE AUTO", "shows AUTO DC DIODE"),
+        ("P1: 12.00 V AC DC RMS", "shows AC DC RMS"),
+        ("P1: 1.0 ", "measures something without a unit, not V"),
+        ("P1: 49.2 %", "measures %, not V"),
+        ("P1: 12 V DC", "its last digit is 1 V, more than accuracy_floor 0.1: a larger range"),
+    ],
+)
+def test_a_switch_that_was_turned_is_told_in_words(text: str, words: str) -> None:
+    reading, detail = reading_of(parse_line(text), settings())
+    assert reading is Status.WRONG_FUNCTION
+    assert words in detail
+
+
+@pytest.mark.parametrize(
+    ("text", "last_digit"),
+    [("P1: 12.34 V DC", 0.01), ("P1: 58.5 mV", 1e-4), ("P1: 0 µA", 1e-6), ("P1: 12 V DC", 1.0)],
+)
+def test_the_last_digit_of_a_line(text: str, last_digit: float) -> None:
+    assert parse_line(text).last_digit == pytest.approx(last_digit)
+    assert parse_line("P1: inf V DC").last_digit == 0
+
+
+@pytest.mark.parametrize("conn", ["usb:0403:6001", "/dev/serial/by-path/pci-0000:00:14.0-usb-0:2"])
+def test_a_port_that_sigrok_would_take_apart(conn: str) -> None:
+    with pytest.raises(ValidationError, match="/dev/serial/by-id"):
+        settings(conn=conn)
+    with pytest.raises(ValidationError, match="at colons"):
+        settings(options={"serialcomm": "2400/8n1:conn=x"})
+    opto_cable = settings(conn="/dev/ttyUSB0", options={"serialcomm": "2400/8n1/rts=0/dtr=1"})
+    assert "demo:conn=/dev/ttyUSB0:serialcomm=2400/8n1/rts=0/dtr=1" in opto_cable.arguments()
 
 
 @needs_sigrok
