@@ -1,7 +1,7 @@
-"""UNI-T UT61E and other meters with the Cyrustek ES51922: they push 14-byte frames.
+"""UNI-T UT61E, UT803 and other meters with a Cyrustek ES51922, ES51932 or ES51986.
 
-The frame (Cyrustek ES51922 data sheet; 19200 baud, 7 data bits, odd parity), all bytes 0x30-0x3F,
-flags in their low four bits, bit 3 first:
+They push frames at 19200 baud, 7 data bits, odd parity. That of an ES51922 (its data sheet) has 14
+bytes 0x30-0x3F, flags in their low four bits, bit 3 first:
 
     0 range   1-5 digits   6 function   7 judge, sign, battery low, overload
     8 max, min, relative, range mode   9 underload, peak max, peak min, 0
@@ -10,10 +10,16 @@ flags in their low four bits, bit 3 first:
 The function comes with every frame. An ES51932 (Victor and RuoShui 86E) sends the same but for
 byte 11, which is hold, VBAR and two bits of its low-pass (libsigrok's es519xx; the frame that
 rusty_meter's issue 16 has of an 86E has both set).
+
+An ES51986 sends each frame twice, of 11 bytes (the logs of H. Haftmann's UT803 and UT60G):
+
+    0 range   1-4 digits   5 function   6 °C, sign, battery low, overload   7 hold, max, min, 0
+    8 DC, AC, auto, 0   9 CR   10 LF
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -22,13 +28,19 @@ from typing import ClassVar, Final, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from instruments.driver_kit import specifications
-from instruments.driver_kit.base_settings import AccuracySettings, require_one_of
+from instruments.driver_kit.base_settings import (
+    AccuracySettings,
+    DriverSettings,
+    require_one_of,
+)
 from instruments.driver_kit.serial_display import (
     Display,
     MeterFamily,
     SerialDisplayMeter,
     SerialDisplaySettings,
+    full_scale_of,
 )
+from instruments.driver_kit.serial_sign import SerialSign
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import Accuracy
@@ -70,6 +82,28 @@ _COUNTS: Final = 22_000
 _HOLD: Final = 0b0010
 _HOLD_ES51932: Final = 0b1000
 
+_ES51986_BYTES: Final = 11
+_ES51986_COUNTS: Final = 6_000
+_ES51986_FUNCTIONS: Mapping[int, tuple[str, str, tuple[float, ...]]] = {
+    0x3B: ("voltage", "V", (1e-3, 1e-2, 1e-1, 1.0, 1e-4)),
+    0x3D: ("current", "A", (1e-7, 1e-6)),
+    0x3F: ("current", "A", (1e-5, 1e-4)),
+    0x39: ("current", "A", (1e-2,)),
+    0x33: ("resistance", "Ω", (1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)),
+    0x35: ("continuity", "Ω", (1e-1,)),
+    0x31: ("diode", "V", (1e-3,)),
+    0x32: ("frequency", "Hz", (1.0, 1e1, 1e2, 1e3, 1e4)),
+    0x36: ("capacitance", "F", (1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)),
+    0x34: ("temperature", "°C", (1.0,)),
+    0x3E: ("hFE", "", (1.0,)),
+}
+_ES51986_RANGES: Mapping[str, tuple[float, ...]] = {
+    "voltage": (0.6, 6.0, 60.0, 600.0, 1000.0),
+    "current": (600e-6, 6e-3, 0.06, 0.6, 10.0),
+}
+_ES51986_TWICE: Final = re.compile(rb"(?:^|\n)([0-4]\d{4}[;=9?][0-?][02468:<>][8:]\r\n)\1")
+"""A frame of volts or amps on DC, and the same again."""
+
 
 def decode(frame: bytes, hold_bit: int = _HOLD) -> Display:
     """The display of a frame. Raises ProtocolError where it is no frame."""
@@ -109,6 +143,38 @@ def decode(frame: bytes, hold_bit: int = _HOLD) -> Display:
     )
 
 
+def decode_es51986(frame: bytes) -> Display:
+    """The display of a frame of an ES51986. Raises ProtocolError where it is no frame."""
+    if len(frame) != _ES51986_BYTES or frame[9:] != _CR_LF:
+        raise ProtocolError(f"expected 11 bytes that end with CR LF, got {frame[:20]!r}")
+    if any(byte >> 4 != 3 for byte in frame[:9]):
+        raise ProtocolError(f"bytes outside 0x30-0x3F: {frame!r}")
+    if frame[5] not in _ES51986_FUNCTIONS:
+        raise ProtocolError(f"unknown function byte 0x{frame[5]:02x}")
+    function, unit, steps = _ES51986_FUNCTIONS[frame[5]]
+    range_index, status, symbols, coupling = (frame[place] & 0x0F for place in (0, 6, 7, 8))
+    if range_index >= len(steps):
+        raise ProtocolError(f"{function} has no range {range_index}")
+    overload = bool(status & 1)
+    digits = frame[1:5]
+    if not digits.isdigit() and not overload:
+        raise ProtocolError(f"digits {digits!r}")
+    step = steps[range_index]
+    sign = -1 if status & 4 else 1
+    return Display(
+        function=function,
+        unit=unit,
+        value=None if overload else sign * int(digits) * step,
+        full_scale=full_scale_of(unit, _ES51986_COUNTS * step),
+        dc=bool(coupling & 8),
+        ac=bool(coupling & 4),
+        auto_range=bool(coupling & 2),
+        hold=bool(symbols & 8),
+        low_battery=bool(status & 2),
+        extreme=bool(symbols & 6),
+    )
+
+
 def _full_scale(function: str, step: float) -> float:
     """Full scale of a range: 22,000 counts, but 1000 V and 10 A have 10,000."""
     short = (function, step) in (("voltage", 0.1), ("current", 1e-3))
@@ -124,24 +190,29 @@ def split_frames(data: bytes) -> tuple[list[bytes], bytes]:
     return [line + _CR_LF for line in lines if line], rest[-(FRAME_BYTES - 1) :]
 
 
-class Es51922Settings(SerialDisplaySettings, AccuracySettings):
+class _ChipSettings(DriverSettings):
+    """The last of the bases, so that the chip is known when the range is checked."""
+
+    chip: Literal["es51922", "es51932", "es51986"] = "es51922"
+
+
+class Es51922Settings(SerialDisplaySettings, AccuracySettings, _ChipSettings):
     """The serial port and what the switch must stand at."""
 
     line_format: ClassVar[SerialFormat] = FORMAT
 
-    chip: Literal["es51922", "es51932"] = "es51922"
     interval_s: float = Field(INTERVAL_S, gt=0, le=10, allow_inf_nan=False)
 
     @field_validator("range")
     @classmethod
     def _has_range(cls, value: float, info: ValidationInfo) -> float:
-        if "function" in info.data:
-            require_one_of(value, specifications.allowed_ranges("UT61E", info.data["function"]))
+        if {"chip", "function"} <= info.data.keys():
+            require_one_of(value, _ranges(info.data["chip"], info.data["function"]))
         return value
 
     @model_validator(mode="after")
     def _limits_are_known(self) -> Self:
-        if self.chip == "es51932" and self.rig_accuracy is None:
+        if self.chip != "es51922" and self.rig_accuracy is None:
             raise ValueError(
                 "the built-in limits are a UT61E's: set accuracy_pct_of_reading and "
                 "accuracy_floor from the manual of your meter"
@@ -151,7 +222,7 @@ class Es51922Settings(SerialDisplaySettings, AccuracySettings):
     @property
     def ranges(self) -> tuple[float, ...]:
         """The ranges of this function, ascending."""
-        return specifications.allowed_ranges("UT61E", self.function)
+        return _ranges(self.chip, self.function)
 
     def limits(self) -> Accuracy:
         """The rig's limits of error, or those of the UT61E's manual."""
@@ -159,6 +230,12 @@ class Es51922Settings(SerialDisplaySettings, AccuracySettings):
         limits = self.rig_accuracy or known
         assert limits is not None
         return limits
+
+
+def _ranges(chip: str, function: str) -> tuple[float, ...]:
+    if chip == "es51986":
+        return _ES51986_RANGES[function]
+    return specifications.allowed_ranges("UT61E", function)
 
 
 class Es51922(SerialDisplayMeter):
@@ -179,8 +256,25 @@ class Es51922(SerialDisplayMeter):
         assert isinstance(settings, Es51922Settings)
         if settings.chip == "es51922":
             return cls.family
+        if settings.chip == "es51986":
+            return _ES51986
         decode_it = partial(decode, hold_bit=_HOLD_ES51932)
         return replace(cls.family, maker="Cyrustek", model="ES51932", decode=decode_it)
 
 
-DRIVER: Final = Driver(Es51922Settings, Es51922, Es51922.sign("UNI-T UT61E (ES51922)", FORMAT))
+_ES51986: Final = MeterFamily("Cyrustek", "ES51986", _ES51986_BYTES, split_frames, decode_es51986)
+
+DRIVER: Final = Driver(
+    Es51922Settings,
+    Es51922,
+    (
+        Es51922.sign("UNI-T UT61E (ES51922)", FORMAT),
+        SerialSign(
+            "frames of an ES51986 (UNI-T UT803, UT60G); compare a reading with its display",
+            FORMAT,
+            b"",
+            _ES51986_TWICE.search,
+            {"chip": "es51986"},
+        ),
+    ),
+)

@@ -3,14 +3,13 @@
 sigrok-cli itself cannot tell: its parsers take the frames of others, too. The patterns are of DC
 volts and amps alone, where the frames of these chips differ (tables of bits in the logs of
 H. Haftmann: UT61BCD, UT71BCDE, UT803, UT70B; parsers of libsigrok). Chips with the same frames but
-another place for the point (ES51911 for ES51986) cannot be told apart, so the user compares a
+another place for the point cannot be told apart, so the user compares a
 value with the display.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final
 
 from instruments.driver_kit.serial_sign import SerialSign
@@ -30,7 +29,6 @@ _UT71: Final = re.compile(
 )
 """Digits, range, function (V, mV, µA, mA, A), no AC, and AUTO or MAN where there are ranges."""
 _ES_2400: Final = re.compile(rb"(?:^|\n)([0-4]\d{4}[;=9?][0-7][02468:<>][89:;]\r\n)\1")
-_ES_19200: Final = re.compile(rb"(?:^|\n)([0-4]\d{4}[;=9?][0-?][02468:<>][8:]\r\n)\1")
 """Range, digits, function (V, µA, mA, A), flags, DC; and the same again."""
 
 
@@ -59,12 +57,6 @@ SIGNS: Final = (
         _7O1,
         _ES_2400,
         "iso-tech-idm103n",
-    ),
-    _sign(
-        "frames of an ES51986 (UNI-T UT803, UT60G)",
-        replace(_7O1, baud=19200),
-        _ES_19200,
-        "uni-t-ut60g-ser",
     ),
 )
 """What is listened for, and the driver of sigrok that reads it."""

@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from instruments import drivers
-from instruments.driver_kit.specifications import allowed_ranges
 from instruments.errors import DriverUnusable
 from instruments.identify import FoundInstrument
 from labctl.printable import printable
@@ -28,8 +27,6 @@ MAINS_HZ = (50, 60)
 _INTERVALS_S = {"truevolt": (0.021, 0.0175), "dmm6500": (0.021, 0.0175), "scpi_dmm": (0.2, 0.2)}
 """Seconds between readings at 50 and 60 Hz: what streams hardly longer than it integrates."""
 _ADDRESS_KEYS = ("resource", "port")
-_TABLES = {"es51922": "UT61E"}
-"""The model whose ranges a driver has that takes no ``model``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +191,7 @@ def _meter(
     """The section of a multimeter that must read up to ``most`` (V or A)."""
     fields = drivers.settings_model(found.driver).model_fields
     wanted: dict[str, Any] = _address(found)
-    ranges = allowed_ranges(found.model or _TABLES.get(found.driver, ""), function)
+    ranges = _ranges(found, function)
     fitting = [one for one in ranges if one >= most]
     wanted |= dict.fromkeys(("function", "quantity"), function)
     wanted["range"] = min(fitting, default=max(ranges, default=most))
@@ -208,6 +205,14 @@ def _meter(
         wanted["interval_s"] = 0.5
     kept = {key: value for key, value in wanted.items() if key in fields}
     return _section(found, name, what, kept)
+
+
+def _ranges(found: FoundInstrument, function: str) -> tuple[float, ...]:
+    """The meter's ranges of a function, ascending; empty where they are not known."""
+    settings = drivers.settings_model(found.driver)
+    known = settings.model_construct(**_address(found), function=function)
+    ranges: tuple[float, ...] = getattr(known, "ranges", ())
+    return ranges
 
 
 def _section(found: FoundInstrument, name: str, what: str, settings: dict[str, Any]) -> str:

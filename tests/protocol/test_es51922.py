@@ -269,3 +269,29 @@ def test_recordings(name: str, function: str, value: float | None) -> None:
             assert decoded.dc and decoded.value is not None
         else:
             assert decoded.value is None or decoded.extreme
+
+
+def test_a_meter_with_an_es51986() -> None:
+    """Built by the table of bits in H. Haftmann's log of a UT803; each frame comes twice."""
+    limits = {"accuracy_pct_of_reading": 1.5, "accuracy_floor": 0.05}
+    rig = {"chip": "es51986", "function": "current", "range": 10.0} | limits
+    amps, mean, over, maximum, held = (
+        b"0" + digits + b"9" + flags + b"\r\n"
+        for digits, flags in (
+            (b"0123", b"808"), (b"0456", b"<08"), (b"6000", b"908"), (b"0123", b"848"),
+            (b"0123", b"888"),
+        )
+    )  # fmt: skip
+    instrument, line = meter(*(2 * one for one in (amps, mean, over, maximum, held)), **rig)
+    with line:
+        first = instrument.read()  # how long the meter had for its first two nobody knows
+        assert first.blocks[0].values.tolist() == pytest.approx([1.23])
+        assert instrument.read().blocks[0].values.tolist() == pytest.approx([-4.56])
+        rest = [status for _ in range(3) for status in instrument.read().statuses]
+    found = [one.status for one in rest if one.status is not Status.DUPLICATE]
+    assert found == [Status.OVERLOAD, Status.WRONG_FUNCTION, Status.HOLD]
+    assert instrument.open().model == "ES51986"
+    with pytest.raises(ValidationError, match=r"must be one of 0\.6, 6, 60"):
+        meter(**(rig | {"function": "voltage", "range": 22.0}))
+    with pytest.raises(ValidationError, match="limits are a UT61E's"):
+        meter(chip="es51986", range=60.0)

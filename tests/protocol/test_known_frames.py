@@ -1,10 +1,10 @@
 """Frames of real meters beside what their displays showed.
 
-UT61E and UT60A/E: the logs of H. Haftmann (UT61E.LOG, UT60AE.LOG) and a capture of a UT61E, as
-QtDMM collects them in docs/protocols/spec. TP4000ZC: the notes of M. Mason and R. Garner. Those
-with a last byte E1 or E4: a meter with Bluetooth (source: the tests of fs9721-utils). BM25x: a
-BM257s (source: the tests of bm257s; the first frame is the maker's own example) and QtDMM's
-vectors, made from the same table as ours by other hands.
+UT61E, UT803, UT60G and UT60A/E: the logs of H. Haftmann (UT61E.LOG, UT803.LOG, UT60FG.LOG,
+UT60AE.LOG) and a capture of a UT61E, as QtDMM collects them in docs/protocols/spec. TP4000ZC: the
+notes of M. Mason and R. Garner. Those with a last byte E1 or E4: a meter with Bluetooth (source:
+the tests of fs9721-utils). BM25x: a BM257s (source: the tests of bm257s; the first frame is the
+maker's own example) and QtDMM's vectors, made from the same table as ours by other hands.
 """
 
 from __future__ import annotations
@@ -38,6 +38,25 @@ UT61E: dict[str, tuple[str, str, float | None]] = {
     "30 30 30 30 30 37 3F 30 30 30 36 30 0D 0A": ("AC current", "AUTO", 0.007e-3),
     "30 30 30 30 31 36 30 30 30 30 34 30 0D 0A": ("AC current", "", 0.016),
     "30 30 30 30 30 30 30 30 30 30 34 32 0D 0A": ("AC current", "HOLD", 0.0),
+}
+UT803: dict[str, tuple[str, str, float | None]] = {
+    "30 30 30 30 30 3B 38 30 3A 0D 0A": ("DC voltage", "AUTO", 0.0),
+    "31 30 30 30 30 3B 3C 30 38 0D 0A": ("DC voltage", "", 0.0),
+    "30 30 30 31 34 3B 38 30 36 0D 0A": ("AC voltage", "AUTO", 0.014),
+    "33 30 30 31 31 3B 38 30 34 0D 0A": ("AC voltage", "", 11.0),
+    "35 36 30 30 30 33 39 30 32 0D 0A": ("resistance", "AUTO", None),
+    "30 36 30 30 30 35 39 30 30 0D 0A": ("continuity", "", None),
+    "30 32 36 34 37 31 39 30 30 0D 0A": ("diode", "", None),
+    "30 32 38 32 30 31 39 38 30 0D 0A": ("diode", "HOLD", None),
+    "30 30 30 35 31 36 38 30 32 0D 0A": ("capacitance", "AUTO", 0.051e-9),
+    "30 30 30 33 35 36 38 30 32 0D 0A": ("capacitance", "AUTO", 0.035e-9),
+    "34 30 30 30 30 32 38 30 30 0D 0A": ("frequency", "", 0.0),
+    "30 30 30 32 32 34 38 30 30 0D 0A": ("temperature", "", 22.0),
+    "30 30 30 30 30 3D 38 30 3A 0D 0A": ("DC current", "AUTO", 0.0),
+    "31 30 30 33 37 3D 38 30 34 0D 0A": ("AC current", "", 37e-6),
+    "31 30 30 33 32 3F 38 30 34 0D 0A": ("AC current", "", 3.2e-3),
+    "30 30 30 30 30 39 3C 30 38 0D 0A": ("DC current", "", 0.0),
+    "30 30 30 32 33 39 38 30 34 0D 0A": ("AC current", "", 0.23),
 }
 UT60: dict[str, tuple[str, str, float | None]] = {
     "13 20 30 47 5D 6E 78 80 90 A0 B2 C4 D0 E8": ("resistance", "AUTO", None),
@@ -115,6 +134,7 @@ def shown(display: Display) -> tuple[str, str]:
         (decode, frame, expected)
         for decode, frames in (
             (es51922.decode, UT61E),
+            (es51922.decode_es51986, UT803),
             (fs9721.decode, UT60),
             (brymen_bm25x.decode, BM25X),
         )

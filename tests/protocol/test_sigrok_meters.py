@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from instruments import drivers, identify
+from instruments.driver_kit.serial_sign import SerialSign
 from instruments.drivers.sigrok import Sigrok, SigrokSettings
 from instruments.drivers.sigrok_signs import SIGNS
 from instruments.errors import ConnectionLost
@@ -273,15 +274,22 @@ def test_a_frame_that_a_meter_sends_twice_is_one_reading() -> None:
 
 
 def recognised_as(data: bytes, *bauds: int) -> set[str]:
-    heard = [sign for sign in SIGNS if sign.line_format.baud in (bauds or (2400, 19200))]
-    return {sign.settings["sigrok_driver"] for sign in heard if sign.recognised(data)}
+    signs = [*SIGNS, es51986_sign()]
+    heard = [sign for sign in signs if sign.line_format.baud in (bauds or (2400, 19200))]
+    found = [sign.settings for sign in heard if sign.recognised(data)]
+    return {one.get("sigrok_driver", "es51986") for one in found}
+
+
+def es51986_sign() -> SerialSign:
+    (sign,) = (one for _, one in drivers.serial_signs() if one.settings.get("chip") == "es51986")
+    return sign
 
 
 def test_a_meter_is_known_by_its_frames_on_dc_and_never_taken_for_another() -> None:
     families = (
         ("uni-t-ut61b-ser", 2400, 1, UT61_VOLTS | UT61_AMPS),
         ("uni-t-ut71c-ser", 2400, 1, UT71_VOLTS | UT71_AMPS),
-        ("uni-t-ut60g-ser", 19200, 2, ES51986_VOLTS | ES51986_AMPS),
+        ("es51986", 19200, 2, ES51986_VOLTS | ES51986_AMPS),
         ("iso-tech-idm103n", 2400, 2, ES51962_VOLTS | ES51962_AMPS),
     )
     for driver, baud, copies, frames in families:

@@ -44,3 +44,13 @@ def test_a_meter_behind_sigrok_lacks_only_its_limits_of_error() -> None:
     assert "# accuracy_pct_of_reading = ?  # from its manual" in text
     assert "# accuracy_floor = ?  # from its manual" in text
     assert has_functions(amps)
+
+
+def test_the_range_is_one_of_the_chip_that_was_heard() -> None:
+    amps = FoundInstrument("/dev/ttyUSB0", "ES51986", "es51922", settings={"chip": "es51986"})
+    text = rig_text("mine", "local", NewDrive("/nowhere/x"), [NewRail("12V", 12.0, amps, amps)])
+    text += rig_text("mine", "local", NewDrive("/nowhere/x"), [NewRail("12V", 12.0, amps)])
+    assert 'chip = "es51986"' in text and "range = 10 " in text
+    assert "must be one of" not in text
+    volts = NewRail("12V", 12.0, rail("12V", 1).amps, amps)
+    assert "range = 60 " in rig_text("mine", "local", NewDrive("/nowhere/x"), [volts])
