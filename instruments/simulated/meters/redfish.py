@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from instruments.reading import Accuracy
 from instruments.simulated.drive.state_ring import RAILS
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.parts import MeterParts
@@ -29,6 +30,7 @@ _AVERAGED_NS: Final = 1_000_000_000
 _WRITTEN_NS: Final = 20_000_000
 """How far behind the present the drive's state is read."""
 _STEP_WATTS: Final = 0.1
+_LIMITS: Final = Accuracy(0.0, 0.0, "none is published: it is right but for its last digit")
 _CHASSIS: Final = "/redfish/v1/Chassis"
 _BOX: Final = f"{_CHASSIS}/1U"
 _SENSOR: Final = f"{_BOX}/Sensors/TotalPower"
@@ -43,8 +45,7 @@ class RedfishServer(TcpServer):
         super().__init__(parts)
         self._state = parts.state
         self._rng = parts.new_rng("noise")
-        channel = parts.channels("redfish", url="http://127.0.0.1:1")["power"]
-        self._errors = parts.errors(channel.accuracy, "power errors")
+        self._errors = parts.errors(parts.limits(data_sheet=_LIMITS), "power errors")
 
     def address(self, port: int) -> dict[str, str]:
         """The server's address."""
