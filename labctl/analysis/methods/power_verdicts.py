@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from labctl.analysis.numbers import with_uncertainty
 from labctl.analysis.power.blind_spots import FILLED
@@ -24,6 +25,7 @@ from labctl.record.header import ChannelInfo, RailInfo
 from labctl.record.phase import Role
 from labctl.record.power_limits import PowerLimit, PowerLimits
 from labctl.record.reader import RunRecord
+from labctl.toml_reading import meant
 
 NEARLY = 1.05
 """How much longer than asked for the interval between readings may be: meters have clocks."""
@@ -153,9 +155,14 @@ def judge(
 ) -> Judgement:
     """Every limit at every phase that it is about, of each drive.
 
-    Raises ConfigurationError when no limit is about any phase: then nothing was judged.
+    Raises ConfigurationError when a limit names a rail or phases that the run has not, and when no
+    limit is about any phase: then nothing was judged.
     """
     header, drives = record.header, list(_drives(record, summary))
+    labels = list(dict.fromkeys(one.phase.label for one in summary.phases))
+    unknown = list(_unknown_names(limits, [rail.name for rail in header.rails], labels))
+    if unknown:
+        raise ConfigurationError(unknown)
     owners = {rail.name: rail.drive for rail in header.rails}
     checks: list[PowerCheck] = []
     unchecked: list[str] = []
@@ -170,12 +177,28 @@ def judge(
             unchecked.append(f"limits[{number}] ({limit.name})")
         checks += found
     if not checks:
-        labels = dict.fromkeys(one.phase.label for one in summary.phases)
         allowed = f"no phase fits any of them; the run has: {'; '.join(labels)}"
         raise ConfigurationError([Mistake("limits", "points", limits.name, allowed)])
     return Judgement(
         header.run_id, limits.name, limits.source, tuple(checks), strict, tuple(unchecked)
     )
+
+
+def _unknown_names(
+    limits: PowerLimits, rails: Sequence[str], labels: Sequence[str]
+) -> Iterator[Mistake]:
+    """Rails and patterns that nothing in the run fits: a limit that is held against nothing by a
+    slip of the pen would be missed by nobody."""
+    for number, limit in enumerate(limits.limits):
+        if limit.rail and limit.rail not in rails:
+            hint = meant(limit.rail, rails) or f"; it has: {', '.join(rails)}"
+            key = f"limits[{number}].rail"
+            yield Mistake("limits", key, limit.rail, f"the run has no such rail{hint}")
+        if not any(fnmatchcase(label, limit.points) for label in labels):
+            plain = limit.points.replace("*", "").replace("?", "").strip()
+            hint = meant(plain, labels) or f"; it has: {'; '.join(labels)}"
+            key = f"limits[{number}].points"
+            yield Mistake("limits", key, limit.points, f"no phase of the run fits{hint}")
 
 
 def _phases_of(limit: PowerLimit, drive: _Drive) -> Iterator[PhaseResult]:

@@ -92,7 +92,14 @@ def test_what_was_not_measured_is_undecided_with_its_reason(
 
     assert "100 ms is too slow: at least 10 a window" in why(over="100 us", max_watts=20.0)
     assert why(over="15 min", max_watts=20.0) == "the phase lasts 20 s"
-    assert "the rail 5V has no watts" in why(over="1 s", max_watts=20.0, rail="5V")
+    idle, work = summary.phases
+    without = replace(work, rails={"12V": work.rails["12V"]})
+    lost = judge(
+        record,
+        replace(summary, phases=(idle, without)),
+        limits(over="1 s", max_watts=20.0, rail="3V3"),
+    )
+    assert "the rail 3V3 has no watts" in only(lost).why
     assert "lasts 20 s, of 900 s" in why(over="1 s", max_watts=200.0, min_duration_s=900)
     assert why(over="1 s", drive_says="max") == "the drive told no table of power states"
     # it fills the time, so that it need not be fast
@@ -137,18 +144,44 @@ def test_idle_and_its_tolerance(run: tuple[RunRecord, RunSummary]) -> None:
 def test_limits_about_nothing_do_not_pass(run: tuple[RunRecord, RunSummary]) -> None:
     record, summary = run
     with pytest.raises(ConfigurationError, match="no phase fits any of them; the run has: idle"):
-        judge(record, summary, limits(over="1 s", max_watts=5, points="nonsense*"))
+        judge(record, summary, limits(over="1 s", max_watts=5, power_state=3))
     both = PowerLimits.model_validate(
         {
             "name": "ours",
             "limits": [
                 {"name": "all", "over": "1 s", "max_watts": 100},
-                {"name": "writes", "over": "1 s", "max_watts": 90, "points": "write*"},
+                {"name": "state 3", "over": "1 s", "max_watts": 90, "power_state": 3},
             ],
         }
     )
     found = judge(record, summary, both)
-    assert (found.verdict, found.unchecked) == (UNDECIDED, ("limits[1] (writes)",))
+    assert (found.verdict, found.unchecked) == (UNDECIDED, ("limits[1] (state 3)",))
+
+
+def test_a_misspelt_rail_or_pattern_is_refused_with_the_name_that_was_meant(
+    run: tuple[RunRecord, RunSummary],
+) -> None:
+    """Beside a limit that is about something, and all of them at once."""
+    record, summary = run
+    label = summary.phases[1].phase.label
+    slips = PowerLimits.model_validate(
+        {
+            "name": "ours",
+            "limits": [
+                {"name": "all", "over": "1 s", "max_watts": 100},
+                {"name": "rail", "over": "1 s", "max_watts": 90, "rail": "12v"},
+                {"name": "work", "over": "1 s", "max_watts": 80, "points": label[1:] + "*"},
+                {"name": "far", "over": "1 s", "max_watts": 70, "points": "#*", "rail": "#"},
+            ],
+        }
+    )
+    with pytest.raises(ConfigurationError) as refused:
+        judge(record, summary, slips)
+    text = str(refused.value)
+    assert "limits[1].rail" in text and "the run has no such rail: is '12V' meant?" in text
+    assert "limits[2].points" in text and f"no phase of the run fits: is {label!r} meant?" in text
+    assert "limits[3].rail" in text and "it has: 12V, 3V3" in text
+    assert "limits[3].points" in text and f"it has: idle before; {label}" in text
 
 
 @pytest.mark.parametrize("name", sorted(built_in_limits()))
