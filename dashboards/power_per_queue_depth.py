@@ -116,7 +116,7 @@ def _headline() -> list[Builder[model.Panel]]:
 
     idle = (
         f'SELECT "watts_text" FROM "phase" WHERE $timeFilter AND {RUN} '
-        "AND \"role\" = 'idle_before' ORDER BY time DESC LIMIT 1"
+        "AND \"role\" = 'idle_before' ORDER BY time ASC LIMIT 1"
     )
     hungriest = f'SELECT max("watts"), "watts_text" FROM "phase" WHERE {MEASURED}'
     ended = (

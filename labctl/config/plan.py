@@ -87,6 +87,9 @@ class Plan(EndOfPoints):
     source: str = ""
     idle_before_s: Annotated[float, Field(ge=0, le=86400)] = 10.0
     idle_after_s: Annotated[float, Field(ge=0, le=86400)] = 10.0
+    idle_power_states: list[Annotated[int, Field(ge=0, le=31)]] = Field(default=[])
+    """NVMe power states that it idles in, one after the other, before the work; empty: the drive's
+    own alone."""
     fill: Fill | None = None
     """Short for one step of preparation: a fill."""
     prepare: list[Step] = Field(default=[])
@@ -115,6 +118,14 @@ class Plan(EndOfPoints):
         if value and value not in built_in_limits():
             raise ValueError(f"one of {', '.join(built_in_limits())}")
         return value
+
+    @model_validator(mode="after")
+    def _idles_in_each_state_once(self) -> Plan:
+        if self.idle_power_states and not self.idle_before_s:
+            raise ValueError("idle_power_states needs idle_before_s: how long it idles in each")
+        if len(set(self.idle_power_states)) < len(self.idle_power_states):
+            raise ValueError("idle_power_states: each state once")
+        return self
 
     @model_validator(mode="after")
     def _one_way_to_fill(self) -> Plan:
@@ -165,8 +176,10 @@ class Plan(EndOfPoints):
         prepare(self.prepare if self.fill is None else [self.fill])
         for axes in sync_burst() if self.sync_burst else ():
             add(Role.PREPARE, **axes)
-        if self.idle_before_s:
-            add(Role.IDLE_BEFORE, sweep="idle", pattern=Pattern.IDLE, duration_s=self.idle_before_s)
+        idle = {"sweep": "idle", "pattern": Pattern.IDLE}
+        states: Sequence[int | None] = self.idle_power_states or (None,)
+        for state in states if self.idle_before_s else ():
+            add(Role.IDLE_BEFORE, **idle, duration_s=self.idle_before_s, power_state=state)
         for number, sweep in enumerate(self.sweeps, start=1):
             prepare(sweep.prepare)
             until = sweep.until_of(self)
@@ -177,7 +190,7 @@ class Plan(EndOfPoints):
                     add(Role.PREPARE, **named, **sweep.cooling(axes))
                 add(Role.MEASURE, **named, **axes)
         if self.idle_after_s:
-            add(Role.IDLE_AFTER, sweep="idle", pattern=Pattern.IDLE, duration_s=self.idle_after_s)
+            add(Role.IDLE_AFTER, **idle, duration_s=self.idle_after_s)
         return tuple(phases)
 
 

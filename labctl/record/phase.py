@@ -215,7 +215,8 @@ class Phase:
     def label(self) -> str:
         """A short name for a person: ``randread 4k QD8``."""
         if self.pattern is Pattern.IDLE and self.role is not Role.PREPARE:
-            return self.role.value.replace("_", " ")
+            state = "" if self.power_state is None else f" PS{self.power_state}"
+            return self.role.value.replace("_", " ") + state
         if self.pattern is Pattern.COOL and self.until_celsius is not None:
             return f"cool to {self.until_celsius:g} °C"
         if self.pattern is Pattern.PURGE and self.purge_method:

@@ -65,6 +65,9 @@ class IdleResult:
     gb_per_watt: Estimate | None = None
     """Capacity per watt, 10⁹ bytes (SNIA Emerald's metric for ready idle); None where the size of
     a drive is not known."""
+    stated_watts: float | None = None
+    """The idle power (IDLP) that the drive states for the power state that the plan chose; None
+    where it states none."""
 
 
 def spike_visibility(header: Header) -> tuple[SpikeVisibility, ...]:
@@ -88,6 +91,8 @@ def idle_results(header: Header, results: Sequence[PhaseResult]) -> tuple[IdleRe
     drives = tuple(header.drives.values()) or (header.drive,)
     sizes = [drive.size_bytes for drive in drives if drive.size_bytes]
     known = len(sizes) == len(drives)
+    table = () if header.drive_state is None else header.drive_state.power_states
+    stated = {state.number: state.idle_watts for state in table}
     capacity = Estimate(sum(sizes) / BYTES_PER_GB, 0.0) if known else None
     found = []
     for item in results:
@@ -107,6 +112,7 @@ def idle_results(header: Header, results: Sequence[PhaseResult]) -> tuple[IdleRe
                 spike_watts=spike,
                 sight=sight,
                 gb_per_watt=ratio(capacity, item.watts),
+                stated_watts=stated.get(-1 if (at := item.phase.power_state) is None else at),
             )
         )
     return tuple(found)

@@ -316,6 +316,7 @@ def _idle(found: MethodResults) -> Iterator[str]:
         if one.spike_watts is not None:
             spike = f", a spike to at least {significant(one.spike_watts, 3)} W"
         capacity = f", {with_uncertainty(one.gb_per_watt)} GB/W" if one.gb_per_watt else ""
-        yield f"{one.label}: {with_uncertainty(one.watts)} W{capacity}{spike}"
+        stated = f", the drive states {one.stated_watts:.4g} W" if one.stated_watts else ""
+        yield f"{one.label}: {with_uncertainty(one.watts)} W{stated}{capacity}{spike}"
     if found.idle:
         yield from (str(sight) for sight in found.idle[0].sight)

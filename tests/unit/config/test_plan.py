@@ -51,6 +51,24 @@ def test_a_plan_expands_with_queue_depth_fastest() -> None:
     assert len({phase.slug for phase in phases}) == 10
 
 
+def test_idle_in_each_power_state_comes_before_the_work() -> None:
+    states = SWEEP.replace("idle_before_s = 1", "idle_before_s = 1\nidle_power_states = [0, 2]")
+    phases = parse_plan(states, "p.toml").expand()
+    idle = [(p.label, p.power_state) for p in phases if p.pattern is Pattern.IDLE]
+    assert idle == [("idle before PS0", 0), ("idle before PS2", 2), ("idle after", None)]
+    assert phases[2].role is Role.MEASURE and phases[2].power_state is None
+
+
+@pytest.mark.parametrize(
+    ("before", "states", "why"),
+    [("0", "[0]", "needs idle_before_s"), ("1", "[1, 1]", "each state once"), ("1", "[32]", "31")],
+)
+def test_wrong_idle_power_states(before: str, states: str, why: str) -> None:
+    keys = f"idle_before_s = {before}\nidle_power_states = {states}"
+    with pytest.raises(ConfigurationError, match=why):
+        parse_plan(SWEEP.replace("idle_before_s = 1", keys), "p.toml")
+
+
 def test_all_mistakes_of_a_plan_come_at_once_with_key_and_value() -> None:
     text = 'name = "P!"\nwrong = 1\n[[sweeps]]\npattern = "rred"\nblock_size = "4q"\n'
     with pytest.raises(ConfigurationError) as caught:
