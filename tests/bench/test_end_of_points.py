@@ -86,6 +86,7 @@ def test_points_end_at_their_target_and_the_truth_is_inside(tmp_path: Path) -> N
         watts = item.point_end.state.watts
         assert watts is not None and watts.u_pct <= 5 and item.watts is not None
         assert item.watts.u < 0.05 * item.watts.value
+        assert item.watts.repeatability == pytest.approx(watts.repeats_pct / 100 * item.watts.value)
     states = [point_state(one.data) for one in record.events if one.kind == EventKind.POINT_STATE]
     assert len(states) >= 3 and all(one is not None for one in states)
     assert "Points ended: 3 target reached" in done.stdout
