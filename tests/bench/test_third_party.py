@@ -22,6 +22,12 @@ METERS = [
     MeterConfig(
         name="hp", kind="34401a", point="12V.voltage", settings={**COMMON, "model": "34401A"}
     ),
+    MeterConfig(
+        name="two",
+        kind="keithley2000",
+        point="12V.voltage",
+        settings={**COMMON, **ACCURACY, "model": "2000"},
+    ),
     MeterConfig(name="touch", kind="dmm6500", point="12V.voltage", settings={**COMMON, **ACCURACY}),
 ]
 
@@ -47,6 +53,29 @@ def test_pymeasure_reads_the_simulated_34401a(running: Running) -> None:
         meter.nplc = 1
         assert (meter.function_, meter.range_, meter.nplc) == ("DCV", 100, 1)
         assert meter.reading == pytest.approx(VOLTS_12, abs=0.01)
+        assert not meter.check_errors()
+    finally:
+        meter.adapter.close()
+
+
+def test_pymeasure_reads_the_simulated_keithley_2000(running: Running) -> None:
+    keithley = pytest.importorskip(
+        "pymeasure.instruments.keithley", reason="pymeasure is not installed"
+    )
+    meter = keithley.Keithley2000(
+        running.addresses["two"]["resource"],
+        visa_library="@py",
+        read_termination="\n",
+        write_termination="\n",
+    )
+    try:
+        assert "MODEL 2000" in meter.id
+        meter.reset()
+        meter.mode = "voltage"
+        meter.voltage_range = 100
+        meter.voltage_nplc = 0.1
+        assert (meter.mode, meter.voltage_range, meter.voltage_nplc) == ("voltage", 100, 0.1)
+        assert meter.voltage == pytest.approx(VOLTS_12, abs=0.05)
         assert not meter.check_errors()
     finally:
         meter.adapter.close()

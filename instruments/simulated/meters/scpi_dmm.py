@@ -77,6 +77,7 @@ class Keithley2000Meter(PolledMeter):
         super().__init__(parts, "2000", "MODEL 2000", "A20 /A02")
         self._continuous = True
         self.on("INITiate:CONTinuous", self._set_continuous)
+        self.on_query("CONFigure", self._query_function)
         self.on("SYSTem:AZERo[:STATe]", self._need_idle)
         self.ignore("FORMat:ELEMents", "TRIGger:COUNt", "SAMPle:COUNt")
         for node, _ in NODES:
