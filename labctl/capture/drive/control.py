@@ -5,6 +5,7 @@ Permission is checked elsewhere: see :mod:`labctl.capture.drive.target`.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,7 @@ from labctl.capture.drive.changed_settings import (
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.capture.identity.node import DrivePlace
 from labctl.capture.identity.nvme_cli import SANITIZE, ask_nvme
-from labctl.capture.identity.nvme_pages import parse_sanitize_log
+from labctl.capture.identity.nvme_pages import parse_sanitize_log, power
 from labctl.capture.identity.opened_target import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
 from labctl.capture.identity.sysfs import nvme_controller_of
 from labctl.config.rig_file import Drive
@@ -311,8 +312,13 @@ class DriveControl:
         return self._feature(_POWER_MANAGEMENT, POWER_STATE) & 0x1F
 
     def power_limit(self) -> int:
-        """The power limit of the drive, as it has it: see :func:`limit_words`."""
-        return self._feature(_POWER_LIMIT, POWER_LIMIT) & 0x3FFFF
+        """The power limit of the drive: see :func:`limit_words`. In hundredths of a watt wherever
+        that loses nothing: a drive may answer in another unit than it was told in."""
+        field = self._feature(_POWER_LIMIT, POWER_LIMIT) & 0x3FFFF
+        hundredths = (power(field) or 0.0) * 100
+        if hundredths and math.isclose(hundredths, round(hundredths), rel_tol=1e-9):
+            return _HUNDREDTHS | round(hundredths)
+        return field
 
     def _feature(self, number: str, name: str) -> int:
         command = ["nvme", "get-feature", self._controller, f"--feature-id={number}"]

@@ -37,10 +37,10 @@ class OwnMeasurement:
 
     def begin(self) -> bool:
         """Measure from now on; whether the drive does. Blocks until the tool has ended."""
-        if not self._is_ours:
-            found = self._read()
-            if found is None or found.is_on:
-                return False
+        found = self._read()
+        if found is None or (found.is_on and not self._began(found)):
+            self._is_ours = False
+            return False
         self._is_ours = self._set(_START | self._minutes << _MINUTES_AT)
         begun = self._read() if self._is_ours else None
         self._generation = None if begun is None else begun.generation
@@ -49,15 +49,20 @@ class OwnMeasurement:
     def read(self) -> PowerMeasurement | None:
         """What it has measured since it began, if nobody else began another since then."""
         found = self._read() if self._is_ours else None
-        if found is None or found.generation != self._generation or not found.intervals:
+        if found is None or not self._began(found) or not found.intervals:
             return None
         return found
 
     def end(self) -> None:
         """Measure no longer, as before the run."""
-        if self._is_ours:
+        found = self._read() if self._is_ours else None
+        if found is not None and self._began(found):
             self._set(_STOP)
-            self._is_ours = False
+        self._is_ours = False
+
+    def _began(self, found: PowerMeasurement) -> bool:
+        """Whether it is the one that was begun here: each has another generation number."""
+        return self._is_ours and found.generation == self._generation
 
     def _read(self) -> PowerMeasurement | None:
         return parse_power_measurement(ask_nvme(self._machine, MEASUREMENT, self._device).raw)

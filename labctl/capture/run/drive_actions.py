@@ -169,9 +169,10 @@ class RigActions:
             found = await asyncio.to_thread(_set_power, control, state, limit_watts)
             if found is None:
                 continue
+            number, limit = found
             known = self.drive_states[name].power_states
-            max_watts = next((item.max_watts for item in known if item.number == found), None)
-            data = {"state": found, "max_watts": max_watts, "limit_watts": limit_watts}
+            max_watts = next((item.max_watts for item in known if item.number == number), None)
+            data = {"state": number, "max_watts": max_watts, "limit_watts": limit}
             self.listener.event(EventKind.POWER_STATE, None, **data, **of_drive(name))
 
     async def settings_found(self) -> list[dict[str, Any]]:
@@ -268,8 +269,11 @@ class RigActions:
                 self.journal.readings(FIO_INSTRUMENT, block)
 
 
-def _set_power(control: DriveControl, state: int | None, limit_watts: float | None) -> int | None:
-    """The power state that a drive is in, if it or the limit was ever chosen. Raises RunFailed."""
+def _set_power(
+    control: DriveControl, state: int | None, limit_watts: float | None
+) -> tuple[int, float | None] | None:
+    """The power state that a drive is in, if it or the limit was ever chosen, and the limit in W
+    that it then has; None for no limit, or one that was never chosen. Raises RunFailed."""
     if state is None:
         now = control.set_default_power_state()
     else:
@@ -278,8 +282,8 @@ def _set_power(control: DriveControl, state: int | None, limit_watts: float | No
     if limit_watts is not None:
         control.set_power_limit(limit_watts)
     elif not control.set_default_power_limit():
-        return now
-    return control.power_state() if now is None else now
+        return None if now is None else (now, None)
+    return control.power_state() if now is None else now, power(control.power_limit())
 
 
 def _by_drive(status: FioStatus) -> Iterator[tuple[str, FioStatus]]:

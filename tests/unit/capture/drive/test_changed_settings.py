@@ -123,6 +123,30 @@ def test_each_change_is_recorded_before_it_is_made(host: Host) -> None:
     assert seen == [("setting_changed", 0), ("settings_restored", 0)]
 
 
+def test_a_power_limit_that_the_drive_answers_in_another_unit_is_the_same(host: Host) -> None:
+    """5 W: told as 500 hundredths, answered as 50,000 times 0.1 mW."""
+
+    class OtherUnit:
+        read_texts, resolve = host.read_texts, host.resolve
+
+        def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
+            done = host.run(argv, timeout_s)
+            if host.limit == 2 << 16 | 500:
+                host.limit = 1 << 16 | 50_000
+            return done
+
+    events: list[Event] = []
+    machine = OtherUnit()
+    told = DriveControl(
+        machine, DRIVE, None, lambda kind, **data: events.append(Event(0, kind, data))
+    )
+    told.set_power_limit(5.0)
+    assert host.limit == 1 << 16 | 50_000
+    assert str(DriveControl(machine, DRIVE, left_changed(events)).left_over())
+    assert told.restore() == []
+    assert host.limit == 0
+
+
 def test_a_power_limit_of_a_killed_run_is_named_and_put_back(host: Host) -> None:
     events: list[Event] = []
 

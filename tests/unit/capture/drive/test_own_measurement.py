@@ -119,6 +119,23 @@ def test_a_measurement_of_somebody_else_is_left_alone() -> None:
     assert own.read() is None
 
 
+def test_a_measurement_that_somebody_begins_during_the_run_is_left_alone() -> None:
+    drive = Drive()
+    own = OwnMeasurement(drive, STATE, 60.0)
+    assert own.begin() and own.begin()
+    ours = list(drive.values)
+    drive.generation += 1
+    assert own.read() is None
+    assert not own.begin()
+    own.end()
+    assert drive.is_on and drive.values == ours
+    drive.is_on = False  # it has ended
+    assert own.begin()
+    drive.generation += 1
+    own.end()
+    assert drive.is_on
+
+
 def test_a_drive_that_refuses_is_not_asked_for_its_log() -> None:
     own = OwnMeasurement(Drive(refuses=True), STATE, 60.0)
     assert not own.begin()

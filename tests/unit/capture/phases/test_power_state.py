@@ -199,7 +199,7 @@ async def test_a_limit_in_watts_is_set_for_its_phases_and_put_back(tmp_path: Pat
     assert limits == [1500, 999, 2200]
     reported = [event.data for event in actions.events if event.kind == EventKind.POWER_STATE]
     assert [(data["state"], data["limit_watts"]) for data in reported] == [
-        (0, 15.0), (0, 9.99), (3, None),
+        (0, 15.0), (0, 9.99), (3, 22.0),  # somebody's own is put back, and told
     ]  # fmt: skip
     control = actions.actions.controls[""]
     host.limit = 2 << 16 | 500  # as a phase that was killed left it
