@@ -14,7 +14,11 @@ Times are since the job's first counted I/O, behind ``ramp_time``, or with ``log
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,10 +32,17 @@ from labctl.fio.status import LEAST_INTERVAL_MS
 Floats = NDArray[np.float64]
 
 LOG_NAME = re.compile(
-    r"(?P<prefix>.+)_(?P<kind>iops|bw|lat|clat|slat)(?:\.(?P<thread>\d+))?\.log(?:\.(?P<client>.+))?"
+    r"(?P<prefix>.+)_(?P<kind>iops|bw|lat|clat|slat)(?:\.(?P<thread>\d+))?\.log"
+    r"(?:\.(?!fz$)(?P<client>.+?))?(?P<packed>\.fz)?"
 )
 """``<prefix>_<kind>.<thread>.log``; no thread with ``per_job_logs=0``, and of client/server output
-the client behind it."""
+the client behind it. ``.fz`` is behind a log with ``log_store_compressed=1``."""
+
+PACKED_NOTHING_BYTES = 8
+"""Of such a log without a line: what zlib makes of nothing. fio refuses it."""
+
+MOST_INFLATED_BYTES = 1 << 32
+"""Of such a log: a hundred million lines. zlib makes a thousand bytes of one."""
 
 WINDOW_MS = 500
 """In which single I/Os are counted: as often as a run of labctl has its IOPS."""
@@ -79,6 +90,39 @@ def read_log(file: Path, *, in_us: bool = False) -> FioLog | None:
     if match is None:
         raise BadLog("is not called as fio calls a log")
     kind, thread, client = match["kind"], int(match["thread"] or 0), match["client"] or ""
+    if match["packed"] and file.stat().st_size <= PACKED_NOTHING_BYTES:
+        return None
+    with _inflated(file) if match["packed"] else nullcontext(file) as text:
+        return _read(text, kind, thread, client, in_us=in_us)
+
+
+@contextmanager
+def _inflated(file: Path) -> Iterator[Path]:
+    """A log that fio packed, as the text that it would have written: fio alone knows its form,
+    records of that fio's memory. Raises BadLog."""
+    program = shutil.which("fio")
+    if program is None:
+        raise BadLog("is packed (log_store_compressed=1), and only fio reads that: install fio")
+    with tempfile.TemporaryDirectory(prefix="labctl-log-") as folder:
+        text, size = Path(folder) / "log", 0
+        asked = [program, f"--inflate-log={file.resolve()}"]
+        with (
+            subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as fio,
+            text.open("wb") as copy,
+        ):
+            assert fio.stdout is not None
+            while data := fio.stdout.read(_BLOCK_BYTES):
+                size += len(data)
+                if size > MOST_INFLATED_BYTES:
+                    fio.kill()
+                    raise BadLog("is packed, and larger than 4 GiB without that")
+                copy.write(data)
+        if fio.returncode:
+            raise BadLog("is packed (log_store_compressed=1), and fio cannot unpack it")
+        yield text
+
+
+def _read(file: Path, kind: str, thread: int, client: str, *, in_us: bool) -> FioLog | None:
     parts = _parts(file)
     first = next(parts, None)
     if first is None:

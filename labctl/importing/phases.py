@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ from labctl.record.events import EventKind, Outcome
 from labctl.record.header import ChannelInfo
 from labctl.record.phase import Pattern, Phase, Role, format_size
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
+
+MEANT, MEANT_S = 0.01, 0.1
+"""By how much a runtime may differ from whole seconds that were asked for: a part of it, s."""
 
 STATUS_INTERVAL_S = 0.5
 """Stated of a status: as often as fio says one to labctl."""
@@ -78,19 +81,49 @@ def plan_text(name: str, phases: Sequence[Phase]) -> str:
     idle_s = {phase.role: phase.duration_s for phase in phases if not phase.pattern.io}
     lines.append(f"idle_before_s = {idle_s.get(Role.IDLE_BEFORE, 0.0):g}")
     lines.append(f"idle_after_s = {idle_s.get(Role.IDLE_AFTER, 0.0):g}")
-    for phase in of_fio(phases):
+    for sweep in _sweeps(of_fio(phases)):
+        phase, depths = sweep[0], [one.queue_depth for one in sweep]
         lines += [
             "",
             "[[sweeps]]",
             f'name = "{phase.sweep}"',
             f'pattern = "{phase.pattern}"',
             f'block_size = "{format_size(phase.block_size_bytes)}"',
-            f"queue_depth = {phase.queue_depth}",
+            f"queue_depth = {depths if len(depths) > 1 else depths[0]}",
             f"jobs = {phase.jobs}",
             *([f"read_pct = {phase.read_pct}"] if phase.pattern.mixed else []),
-            f"duration_s = {phase.duration_s}",
+            *(
+                [f"buffer_compress_pct = {phase.buffer_compress_pct}"]
+                if phase.buffer_compress_pct
+                else []
+            ),
+            f"duration_s = {_meant_s(phase):g}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _sweeps(phases: Sequence[Phase]) -> list[list[Phase]]:
+    """Phases that follow each other and differ in their queue depth alone."""
+    found: list[list[Phase]] = []
+    for phase in phases:
+        last = found[-1] if found else []
+        alike = replace(phase, index=0, queue_depth=1, duration_s=_meant_s(phase))
+        if (
+            last
+            and replace(last[0], index=0, queue_depth=1, duration_s=_meant_s(last[0])) == alike
+            and phase.queue_depth not in [one.queue_depth for one in last]
+        ):
+            last.append(phase)
+        else:
+            found.append([phase])
+    return found
+
+
+def _meant_s(phase: Phase) -> float:
+    """How long fio was told to work: it takes some milliseconds more or less."""
+    whole = round(phase.duration_s)
+    near = abs(phase.duration_s - whole) <= max(MEANT * phase.duration_s, MEANT_S)
+    return float(whole) if whole and near else phase.duration_s
 
 
 _FIGURES = (

@@ -6,7 +6,8 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,7 +50,10 @@ def import_files(
     volts: Annotated[str, typer.Option(metavar="COLUMN", help="By heading or number.")] = "",
     amps: Annotated[str, typer.Option(metavar="COLUMN", help="By heading or number.")] = "",
     watts: Annotated[str, typer.Option(metavar="COLUMN", help="By heading or number.")] = "",
-    rail: Annotated[str, typer.Option(help="What the rail is called, such as 12V.")] = "",
+    rail: Annotated[
+        list[str] | None,
+        typer.Option(help="What the rail is called, such as 12V; of several files FILE=12V."),
+    ] = None,
     stated_volts: Annotated[
         float | None, typer.Option(help="Volts of a rail whose amps alone were measured.")
     ] = None,
@@ -87,6 +91,9 @@ def import_files(
     plan: Annotated[
         str, typer.Option(metavar="PLAN", help="The plan that fio worked by: a file, or its name.")
     ] = "",
+    save_plan: Annotated[
+        Path | None, typer.Option(help="Keep the plan that was inferred in this file, for --plan.")
+    ] = None,
     idle_before: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0, help="So much before the first phase was idle."),
@@ -111,10 +118,10 @@ def import_files(
     """
     from labctl.cli.results.report import make_report, print_table
     from labctl.cli.terminal.runs_place import place_of_new_runs
+    from labctl.importing import mapping as mappings
     from labctl.importing.clock import ClockRules
     from labctl.importing.make_run import Labels, import_json, import_run
-    from labctl.importing.mapping import Mapping, mapping_text
-    from labctl.importing.phases import Idle
+    from labctl.importing.phases import Idle, phases_of, plan_text
     from labctl.importing.rails import Given
     from labctl.importing.workload import read_workload
     from labctl.installed import Extra, need
@@ -138,13 +145,12 @@ def import_files(
         volts=volts,
         amps=amps,
         watts=watts,
-        rail=rail,
         stated=stated,
         accuracy_pct=accuracy_pct,
         aperture_s=aperture_s,
     )
     _check_name("--rig", rig)
-    sources = _sources(meters, mapping, given)
+    sources = _sources(meters, mapping, given, _rail_names(meters, rail or []))
     rules = ClockRules(trust=trust_stamps, offset_s=offset, u_s=clock_u, search_s=search)
     _check_rules(rules, sources)
     if stated is not None and not _has_stated(sources):
@@ -158,10 +164,16 @@ def import_files(
     if not json_output:
         _show(sources, works)
     if save_mapping is not None:
-        kept = Mapping(meters=[source.meter for source in sources])
-        write_atomically(save_mapping, mapping_text(kept))
+        kept = mappings.Mapping(meters=[source.meter for source in sources])
+        write_atomically(save_mapping, mappings.mapping_text(kept))
         if not json_output:
             print(f"mapping: {save_mapping}")
+    idle = Idle(idle_before, idle_after)
+    if save_plan is not None:
+        text = labels.plan_text or plan_text(labels.plan, phases_of(works, idle))
+        write_atomically(save_plan, text)
+        if not json_output:
+            print(f"plan: {save_plan}")
     if dry_run:
         return
     if mapping is None and not (yes or json_output) and sys.stdin.isatty():
@@ -169,7 +181,6 @@ def import_files(
         if not typer.confirm("Is that right?", default=True):
             raise Refused("nothing was imported: options say what is what (labctl import -h)")
     root = place_of_new_runs(runs)
-    idle = Idle(idle_before, idle_after)
     found = import_run(works, sources, root, labels, rules, _progress(quiet=json_output), idle)
     summary = make_report(RunRecord(found.path))
     if json_output:
@@ -211,8 +222,6 @@ def _has_stated(sources: Sequence[Source]) -> bool:
 
 def _planned(works: Sequence[Work], labels: Labels, plan: str) -> tuple[tuple[Work, ...], Labels]:
     """The phases as a plan calls them, and its name and text for the run."""
-    from dataclasses import replace
-
     from labctl.config.plan import load_plan
     from labctl.importing.given_plan import as_planned
 
@@ -244,7 +253,25 @@ def _plan_name(fio: Sequence[Path]) -> str:
     return re.sub(r"[^a-z0-9.-]+", "-", stem).strip("-.")[:64] or "fio"
 
 
-def _sources(files: Sequence[Path], mapping: Path | None, given: Given) -> list[Source]:
+def _rail_names(files: Sequence[Path], said: Sequence[str]) -> dict[Path, str]:
+    """The rail of each file that has one said. Raises ConfigurationError."""
+    found: dict[Path, str] = {}
+    for one in said:
+        name, _, rail = one.rpartition("=")
+        own = [file for file in files if not name or name in (file.name, file.stem, str(file))]
+        if not own:
+            raise _wrong("--rail", one, f"is of none of the files: {', '.join(map(str, files))}")
+        for file in own:
+            if file in found:
+                raise _wrong("--rail", one, f"{file} is of {found[file]} already")
+            _check_name("--rail", rail)
+            found[file] = rail
+    return found
+
+
+def _sources(
+    files: Sequence[Path], mapping: Path | None, given: Given, rails: Mapping[Path, str]
+) -> list[Source]:
     """Each file with what its columns are, kept or guessed. Raises ConfigurationError with what is
     wrong with any of them."""
     from labctl.importing.guess import guess
@@ -254,7 +281,7 @@ def _sources(files: Sequence[Path], mapping: Path | None, given: Given) -> list[
     from labctl.importing.workload import is_fio_output
 
     ready = _ready_name(mapping)
-    if mapping is not None and not ready and given != Given():
+    if mapping is not None and not ready and (given != Given() or rails):
         allowed = "says what the columns are, and no option beside it: edit it, or leave it out"
         raise _wrong("--mapping", str(mapping), allowed)
     kept = None if mapping is None or ready else load_mapping(mapping)
@@ -277,7 +304,7 @@ def _sources(files: Sequence[Path], mapping: Path | None, given: Given) -> list[
             if meter is not None:
                 sources.append(Source(file, meter))
                 continue
-            found = guess(file, given, ready)
+            found = guess(file, replace(given, rail=rails.get(file, "")), ready)
             sources.append(Source(file, found.meter, found.known.words() if found.known else ""))
         except ConfigurationError as error:
             mistakes += error.mistakes

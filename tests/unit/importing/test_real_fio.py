@@ -6,7 +6,7 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -43,13 +43,15 @@ numjobs=2
 )
 
 
-def fio(folder: Path, jobs: str, *options: str, append: bool = False) -> tuple[float, float]:
+def fio(
+    folder: Path, jobs: str, *options: str, append: bool = False, first: Sequence[str] = FIRST
+) -> tuple[float, float]:
     """Run it, all that it says into ``out.txt``: when it was begun and had ended."""
     (folder / "jobs.fio").write_text(jobs)
     began = time.time()
     with (folder / "out.txt").open("a" if append else "w") as out:
         subprocess.run(
-            [*FIRST, "fio", *options, "jobs.fio"], cwd=folder, check=True, stdout=out, stderr=out
+            [*first, "fio", *options, "jobs.fio"], cwd=folder, check=True, stdout=out, stderr=out
         )
     return began, time.time()
 
@@ -178,3 +180,20 @@ def test_a_folder_as_bench_fio_leaves_it(tmp_path: Path) -> None:
         channels = {one.channel for one in work.traces}
         assert channels == {"read.iops", "read.bytes_per_s", "read.latency_mean_us"}
         assert not work.notes
+
+
+def test_logs_that_fio_packed_say_what_it_printed(tmp_path: Path) -> None:
+    """``log_store_compressed=1``: fio unpacks them. It crashes with a negative nice (3.33)."""
+    logs = "write_iops_log=a\nwrite_lat_log=a\nlog_compression=64k\nlog_store_compressed=1\n"
+    fio(tmp_path, f"{NULL}{logs}[a]\n", "--output-format=json", first=())
+    assert (tmp_path / "a_iops.1.log.fz").is_file()
+    (work,) = read_workload([tmp_path / "out.txt"])
+    assert not work.notes
+    traces = {trace.channel: trace for trace in work.traces}
+    iops, latency = traces["read.iops"], traces["read.latency_mean_us"]
+    printed = work.total_ios / work.duration_s
+    assert float(iops.values.mean()) == pytest.approx(printed, rel=0.2)
+    assert float(latency.values.min()) > 0
+    (tmp_path / "a_iops.1.log.fz").write_bytes(b"junk" * 9)
+    (work,) = read_workload([tmp_path / "out.txt"])
+    assert "a_iops.1.log.fz: is packed" in work.notes[0] and "cannot unpack" in work.notes[0]
