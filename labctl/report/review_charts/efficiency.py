@@ -55,7 +55,8 @@ def efficiency_figure(points: Sequence[PhaseResult], idle: Sequence[IdleResult])
     parts.append(bars(datasets, idling, "watts", "mean power idling (W)", AMBER))
     caption = (
         "Work per watt of each workload, from 64 KiB blocks on in MB/s/W, with the power that it "
-        f"took; below, the power of idling. U with k = 2.{throttle_words(shown)}"
+        f"took; below, the power of idling. U with k = 2.{throttle_words(shown)} The metrics of "
+        "SNIA Emerald, but no Emerald result: its sequence and stability rule were not followed."
     )
     last = rested[-1]
     if last.gb_per_watt is not None:
