@@ -181,7 +181,7 @@ def test_the_uncertainty_is_not_bought_by_being_vague(run_of: Callable[[str], Ra
         for name in CASES
     }
     assert np.median([one for run in relative.values() for one in run]) < 0.02
-    assert max(np.median(run) for run in relative.values()) < 0.05, relative
+    assert max(np.median(run) for run in relative.values()) < 0.1, relative
 
 
 def test_alignment_is_stated_and_the_data_agree_with_it(ran: Ran) -> None:
