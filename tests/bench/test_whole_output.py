@@ -203,4 +203,5 @@ def test_the_last_document_of_a_phase_is_in_its_last_event(ran: Path) -> None:
         ios = sum(job[side]["total_ios"] for job in last["jobs"] for side in ("read", "write"))
         assert ends[index]["stdout_bytes"] == file.stat().st_size
         assert ends[index]["total_ios"] == ios
-        assert ends[index]["runtime_ms"] >= 2000
+        runtimes = [job[side]["runtime"] for job in last["jobs"] for side in ("read", "write")]
+        assert ends[index]["runtime_ms"] == max(runtimes) > 0
