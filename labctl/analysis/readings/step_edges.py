@@ -39,6 +39,10 @@ OUTLIER = 4.0
 """An edge farther from the others than this many of their median distances is left out: a drive
 that goes on after fio has ended has a late edge."""
 
+MANY_OTHERS = 1 / 3
+"""Where so many edges were left out, nobody knows which are right (a drive that goes on after each
+phase may have as many late ends as it has begins): how far they are from the others is doubt."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
@@ -104,6 +108,7 @@ def fit_edges(
         return None
     at, lags, spreads, doubts = (np.array(column) for column in zip(*rows, strict=True))
     kept = _agreeing(lags, spreads)
+    others = lags[~kept]
     at, lags, spreads, doubts = at[kept], lags[kept], spreads[kept], doubts[kept]
     weights = 1.0 / (spreads**2 + (doubts**2) / 3 + (interval / 20) ** 2)
     middle = float(weights @ at / weights.sum())
@@ -132,6 +137,8 @@ def fit_edges(
     # a reading may be of one moment: edges that all fall on the same place between two readings
     # then are all late by the same part of an interval
     u += interval / 2 if n > 1 else interval
+    if len(others) >= MANY_OTHERS * (n + len(others)):
+        u += abs(float(others.mean()) - mean)
     return EdgeFit(offset + mean, u, middle, drift, n)
 
 
