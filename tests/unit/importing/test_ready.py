@@ -29,8 +29,8 @@ from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
 from tests.judge_import import LEAST_SHARE, judge_all
 from tests.unit.importing.exported import BEGAN_MS, Bench, Clock, bench
+from tests.unit.importing.made_runs import said
 from tests.unit.importing.makers import MAKERS, write_as
-from tests.unit.importing.test_import import said
 from tests.unit.test_docs import ROOT
 from tests.unit.virtual_bench import Work
 

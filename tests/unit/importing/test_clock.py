@@ -1,0 +1,109 @@
+"""The clocks of files are aligned, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labctl.analysis.readings.imported import UNCONFIRMED
+from labctl.importing.clock import ClockRules
+from labctl.record.phase import Pattern
+from labctl.record.reader import RunRecord
+from labctl.report.pages.report import report_page
+from tests.unit.importing.exported import (
+    Bench,
+    Clock,
+    Dialect,
+    bench,
+    iso,
+)
+from tests.unit.importing.made_runs import (
+    HEADING,
+    imported,
+    inside,
+    mistake,
+)
+from tests.unit.virtual_bench import Work
+
+
+def test_the_offset_is_inside_its_stated_doubt(sweep: Bench, tmp_path: Path) -> None:
+    fio = sweep.write_fio(tmp_path / "fio")
+    clock = Clock(ahead_s=31.25, drift_ppm=60)
+    file = sweep.write_csv(tmp_path / "psu.csv", clock)
+    found, summary = imported(file, fio, tmp_path / "runs")
+    (one,) = found.clocks
+    assert one.how == "data"
+    middle = -31.25 - 0.5 / sweep.rate_hz  # the meter says when its windows end
+    assert abs(one.offset_s - middle) <= one.u_s + 60e-6 * 20
+    assert one.u_s < 2 / sweep.rate_hz
+    assert all(one.confirmed)
+    assert all(inside(sweep, summary))
+    edges = [lag for lag in summary.edge_lags if not lag.consistent]
+    assert not edges
+
+
+def test_a_zone_that_nobody_knows_is_found(sweep: Bench, tmp_path: Path) -> None:
+    dialect = Dialect(header="Timestamp," + HEADING, time=iso(-5.5))
+    file = sweep.write_csv(tmp_path / "psu.csv", Clock(ahead_s=3.0), dialect)
+    found, summary = imported(file, sweep.write_fio(tmp_path / "fio"), tmp_path / "runs")
+    assert found.clocks[0].offset_s == pytest.approx(5.5 * 3600 - 3.0, abs=0.2)
+    assert all(inside(sweep, summary))
+
+
+def test_stamps_may_be_trusted_or_an_offset_given(sweep: Bench, tmp_path: Path) -> None:
+    fio = sweep.write_fio(tmp_path / "fio")
+    file = sweep.write_csv(tmp_path / "psu.csv", Clock(ahead_s=0.2))
+    trusted, summary = imported(file, fio, tmp_path / "a", ClockRules(trust=True, u_s=0.25))
+    assert trusted.clocks[0].how == "stamps"
+    assert all(inside(sweep, summary))
+    unsure = {result.alignment_ms for result in summary.phases}
+    assert min(one for one in unsure if one is not None) >= 250
+    given, summary = imported(file, fio, tmp_path / "b", ClockRules(offset_s=-0.2, u_s=0.1))
+    assert given.clocks[0].offset_s == -0.2
+    assert all(inside(sweep, summary))
+
+
+def test_a_phase_without_a_step_says_that_nothing_confirms_it(tmp_path: Path) -> None:
+    same = tuple(Work(Pattern.RANDREAD, 3.0, 4096, depth) for depth in (1, 8, 8, 8))
+    made = bench(same)
+    found, summary = imported(
+        made.write_csv(tmp_path / "psu.csv"), made.write_fio(tmp_path / "fio"), tmp_path / "runs"
+    )
+    confirmed = list(found.clocks[0].confirmed)
+    assert confirmed == [True, True, False, True]
+    assert [UNCONFIRMED in result.notes for result in summary.phases] == [
+        not one for one in confirmed
+    ]
+
+
+def test_two_offsets_that_fit_as_well_are_refused(sweep: Bench, tmp_path: Path) -> None:
+    """The recording holds the same sweep twice, and fio's output is of one of them."""
+    file = sweep.write_csv(tmp_path / "psu.csv")
+    head, *rows = file.read_text().splitlines()
+    fields = [row.split(",", 1) for row in rows]
+    again = [f"{float(t) + 40:.6f},{rest}" for t, rest in fields]
+    file.write_text("\n".join([head, *rows, *again]) + "\n")
+    text = mistake(lambda: imported(file, sweep.write_fio(tmp_path / "fio"), tmp_path / "runs"))
+    assert "fit fio's phases as well at" in text and "--offset" in text
+    assert not list((tmp_path / "runs").iterdir()), "nothing is left of a run that was refused"
+
+
+def test_another_day_and_another_recording_are_refused(sweep: Bench, tmp_path: Path) -> None:
+    fio = sweep.write_fio(tmp_path / "fio")
+    file = sweep.write_csv(tmp_path / "psu.csv", Clock(ahead_s=86_400 * 3))
+    text = mistake(lambda: imported(file, fio, tmp_path / "runs"))
+    assert "2023-11-17" in text and "do not meet" in text and "another day" in text
+    steady = tmp_path / "steady.csv"
+    lines = [f"{t / 20:.2f},12.0,{0.5 + (t * 7919 % 97) * 1e-4:.5f}" for t in range(2000)]
+    steady.write_text("Time (s),Volts,Amps\n" + "\n".join(lines) + "\n")
+    text = mistake(lambda: imported(steady, fio, tmp_path / "runs"))
+    assert "no offset makes its watts follow" in text or "as well at" in text
+
+
+def test_a_given_clock_is_checked_by_the_steps(sweep: Bench, tmp_path: Path) -> None:
+    file, fio = sweep.write_csv(tmp_path / "psu.csv"), sweep.write_fio(tmp_path / "fio")
+    rules = ClockRules(offset_s=0.0, u_s=0.1)
+    found, summary = imported(file, fio, tmp_path / "runs", rules)
+    page = report_page(RunRecord(found.path), summary, ())
+    assert "were given" in page and "no check of it" not in page

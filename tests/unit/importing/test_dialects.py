@@ -1,0 +1,199 @@
+"""Tables of any dialect: headings, units, several files, a reading a row."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labctl.errors import ConfigurationError
+from labctl.importing.guess import guess, table_of
+from labctl.importing.headings import kind_of, rail_of, unit_of
+from labctl.importing.rails import Given
+from tests.unit.importing.exported import (
+    Bench,
+    Clock,
+    Dialect,
+    iso,
+    since_start,
+)
+from tests.unit.importing.made_runs import (
+    ACCURACY,
+    HEADING,
+    imported,
+    inside,
+    mistake,
+)
+
+DIALECTS = {
+    "epoch": Dialect(),
+    "epoch ms": Dialect(
+        header="timestamp_ms," + HEADING,
+        time=lambda t: [f"{round((1_700_000_000 + t) * 1000)}"],
+    ),
+    "iso with a zone": Dialect(header="Timestamp," + HEADING, time=iso(2, "+02:00")),
+    "quoted, with a byte-order mark": Dialect(
+        header='"Time","12V voltage (V)","12V current (A)","3V3 voltage (V)","3V3 current (A)"',
+        time=iso(0, "Z"),
+        quoted=True,
+        bom=True,
+    ),
+    "semicolons and decimal commas": Dialect(
+        header="Zeit;12V Spannung [V];12V Strom [mA];3V3 Spannung [V];3V3 Strom [mA]",
+        delimiter=";",
+        decimal=",",
+        time=iso(1, "", "%d.%m.%Y %H:%M:%S,%f"),
+        milliamps=True,
+    ),
+    "tabs, date and time apart, a preamble": Dialect(
+        header="Date\tTime\t12V/V\t12V/A\t3V3/V\t3V3/A",
+        delimiter="\t",
+        time=iso(0, "", "%Y/%m/%d|%H:%M:%S.%f"),
+        preamble=("Model\tPSU-9", "", "Serial\t1234"),
+    ),
+    "a time of day, of UTF-16": Dialect(
+        header="Clock," + HEADING, time=iso(0, "", "%H:%M:%S.%f"), encoding="utf-16"
+    ),
+    "seconds since the start": Dialect(header="Time (s)," + HEADING, time=since_start()),
+    "milliseconds, watts alone": Dialect(
+        header="t_ms,12V power (W),3V3 power (W)", time=since_start(1e3), watts=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_every_dialect_gives_the_watts_of_the_drive(
+    sweep: Bench, tmp_path: Path, name: str
+) -> None:
+    file = sweep.write_csv(tmp_path / "psu.csv", Clock(ahead_s=-7.3), DIALECTS[name])
+    fio = sweep.write_fio(tmp_path / "fio")
+    found, summary = imported(file, fio, tmp_path / "runs")
+    assert all(inside(sweep, summary)), found.clocks[0].text()
+    assert [result.phase.label for result in summary.phases] == [
+        "randread 4k QD1", "randread 4k QD4", "randread 4k QD16",
+    ]  # fmt: skip
+
+
+def test_two_files_of_one_rail(sweep: Bench, tmp_path: Path) -> None:
+    """Volts of one meter, amps of another with the same clock."""
+    whole = sweep.write_csv(tmp_path / "both.csv", Clock(ahead_s=4.0))
+    rows = [line.split(",") for line in whole.read_text().splitlines()]
+    files = []
+    for name, columns in (("volts", (0, 1, 3)), ("amps", (0, 2, 4))):
+        file = tmp_path / f"{name}.csv"
+        file.write_text("".join(",".join(row[i] for i in columns) + "\n" for row in rows))
+        files.append(file)
+    found, summary = imported(files, sweep.write_fio(tmp_path / "fio"), tmp_path / "runs")
+    assert [one.how for one in found.clocks] == ["shared", "data"]
+    assert all(inside(sweep, summary))
+
+
+def test_a_reading_a_row(sweep: Bench, tmp_path: Path) -> None:
+    wide = sweep.write_csv(tmp_path / "wide.csv", Clock(ahead_s=1.0))
+    head, *rows = [line.split(",") for line in wide.read_text().splitlines()]
+    long = tmp_path / "long.csv"
+    long.write_text(
+        "Time (s),Channel,Value\n"
+        + "".join(
+            f"{t},{name},{one}\n" for t, *of in rows for name, one in zip(head[1:], of, strict=True)
+        )
+    )
+    _, summary = imported(long, sweep.write_fio(tmp_path / "fio"), tmp_path / "runs")
+    assert all(inside(sweep, summary))
+
+
+def test_amps_alone_need_volts_that_somebody_states(sweep: Bench, tmp_path: Path) -> None:
+    file = tmp_path / "amps.csv"
+    whole = sweep.write_csv(tmp_path / "both.csv").read_text().splitlines()
+    file.write_text("".join(f"{a},{b}\n" for a, _, b, *_ in (line.split(",") for line in whole)))
+    fio = sweep.write_fio(tmp_path / "fio")
+    assert "12V: has no volts" in mistake(lambda: imported(file, fio, tmp_path / "runs"))
+    _, summary = imported(file, fio, tmp_path / "runs", given=Given(stated=(12.1, 2.0)))
+    (rail,) = summary.phases[0].rails.values()
+    assert any("not measured" in one.how for one in rail.budget)
+
+
+HEADINGS = {
+    "12V current (mA)": ("amps", "mA", "12V"),
+    "I_12V/A": ("amps", "A", "12V"),
+    "3V3 Spannung [V]": ("volts", "V", "3V3"),
+    "CH2 V": ("volts", "V", "CH2"),
+    "V12.I [uA]": ("amps", "uA", "12"),
+    "Power(W)": ("watts", "W", ""),
+    "3.3V rail power": ("watts", "", "3V3V-rail"),
+    "p_mW": ("watts", "mW", ""),
+    "Temperature (C)": ("", "", "Temperature"),
+    "Capacity (Ah)": ("", "", "Capacity"),
+}
+
+
+@pytest.mark.parametrize("heading", HEADINGS)
+def test_a_heading_says_what_unit_and_rail(heading: str) -> None:
+    assert (kind_of(heading), unit_of(heading), rail_of(heading)) == HEADINGS[heading]
+
+
+TABLES = {
+    "a space behind the comma": '"Time [ms]", "U [V]", "I [mA]"\n{}.5,12.0,50{}\n',
+    "a comment as heading": "#time (s),current (A),voltage (V)\n{},0.50{},12.0\n",
+    "a comma at the end": "time,volts,amps,\n{},12.0,0.50{},\n",
+    "units in the cells": "time,U,I\n{},12.0 V,50{} mA\n",
+    "a line for the spreadsheet": "sep=;\nTime;Volt;Amp\n{};12.0;0.50{}\n",
+    "exponents": "t/s\tU/V\tI/A\n{}.0e0\t1.2e+01\t5.0{}e-01\n",
+    "an index first": "No.,Time,V(V),I(A)\n7,2025-01-01 10:00:0{},12.0,0.50{}\n",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_as_other_programs_write_them(tmp_path: Path, name: str) -> None:
+    *head, row = TABLES[name].rstrip("\n").split("\n")
+    file = tmp_path / "meter.csv"
+    file.write_text("\n".join([*head, *(row.format(i, i) for i in range(9))]) + "\n")
+    meter = guess(file, Given()).meter
+    ((rail, columns),) = meter.rails.items()
+    assert rail == "drive" and columns.volts and columns.amps
+    (part,) = table_of(file, meter).parts()
+    assert len(part.t_ns) == 9
+    assert part.columns[columns.volts] == pytest.approx(12.0)
+    assert part.columns[columns.amps] == pytest.approx(0.5 + np.arange(9) * 1e-3)
+
+
+def test_no_other_thread_reads_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that still reads when the interpreter ends makes it abort (signal 6)."""
+    readers = set()
+
+    class Watched(io.FileIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            readers.add(threading.get_ident())
+            return super().read(size)
+
+    monkeypatch.setattr("labctl.importing.table.BLOCK_BYTES", 1 << 12)
+    file = tmp_path / "long.csv"
+    file.write_text("time,12V volts,12V amps\n" + "".join(f"{i},12.0,0.5\n" for i in range(5000)))
+    table = table_of(file, guess(file, ACCURACY).meter)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", lambda path, mode: Watched(path, mode))
+        first = next(table.parts())
+        time.sleep(0.1)  # of a thread that would read ahead
+    assert readers == {threading.get_ident()}
+    assert 0 < len(first.t_ns) < 1000
+    assert sum(len(part.t_ns) for part in table_of(file, table.meter).parts()) == 5000
+
+
+def test_lines_are_counted_over_blocks_with_rows_that_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labctl.importing.table.BLOCK_BYTES", 1 << 10)
+    file = tmp_path / "notes.csv"
+    rows = ["# a note" if i % 7 == 3 else f"{i},12.0,0.5" for i in range(1000)]
+    rows[400:600] = ["# nothing else for a whole block"] * 200
+    file.write_text("\n".join(["time,12V volts,12V amps", *rows, "1000,twelve,0.5"]))
+    table = table_of(file, guess(file, ACCURACY).meter)
+    with pytest.raises(ConfigurationError, match="line 1002 = 'twelve'"):
+        list(table.parts())
+    file.write_text("\n".join(["time,12V volts,12V amps", *rows]) + "\n" + "9" * 5000)
+    with pytest.raises(ConfigurationError, match="line 1002: has no end within"):
+        list(table_of(file, table.meter).parts())

@@ -1,0 +1,76 @@
+"""Faults of files are named with their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from labctl.importing.guess import guess
+from labctl.importing.rails import Given
+from labctl.importing.workload import read_workload
+from tests.unit.importing.exported import (
+    Bench,
+)
+from tests.unit.importing.made_runs import (
+    imported,
+    inside,
+    mistake,
+)
+
+FAULTS: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
+    "text in a number": (lambda r: [*r[:40], r[40][:-4] + "junk", *r[41:]], "line 42"),
+    "no time": (lambda r: [*r[:40], "yesterday" + r[40][17:], *r[41:]], "line 42"),
+    "a field too many": (lambda r: [*r[:40], r[40] + ",1", *r[41:]], "line 42"),
+    "a clock that was set": (lambda r: [*r[:200], *r[:100]], "line 202"),
+    "nothing but headings": (lambda _: [], "line 1"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_a_file_is_named_with_its_line(sweep: Bench, tmp_path: Path, name: str) -> None:
+    rows, where = FAULTS[name]
+    file = sweep.write_csv(tmp_path / "psu.csv", rows=rows)
+    text = mistake(lambda: imported(file, sweep.write_fio(tmp_path / "fio"), tmp_path / "runs"))
+    assert str(file) in text and where in text, text
+
+
+def test_what_is_odd_but_no_fault_is_noted_with_its_line(sweep: Bench, tmp_path: Path) -> None:
+    def odd(rows: list[str]) -> list[str]:
+        head, _ = rows[50].rsplit(",", 1)
+        return [*rows[:50], f"{head},OL", *rows[51:60], rows[59], *rows[60:-30], rows[-1][:30]]
+
+    file = sweep.write_csv(tmp_path / "psu.csv", rows=odd)
+    _, summary = imported(file, sweep.write_fio(tmp_path / "fio"), tmp_path / "runs")
+    noted = [one for one in summary.problems if one.startswith("psu.csv")]
+    assert any("line 52: no reading" in one for one in noted)
+    assert any("line 62: the same time" in one for one in noted)
+    assert any("cut off" in one for one in noted)
+    assert all(inside(sweep, summary))
+
+
+def test_a_gap_is_named_and_its_phase_has_no_watts(sweep: Bench, tmp_path: Path) -> None:
+    begin_s = sweep.driven.begins_s[1]
+    gap = slice(int((begin_s + 0.5) * 20), int((begin_s + 2.5) * 20))
+
+    def cut(rows: list[str]) -> list[str]:
+        del rows[gap]
+        return rows
+
+    file = sweep.write_csv(tmp_path / "psu.csv", rows=cut)
+    _, summary = imported(file, sweep.write_fio(tmp_path / "fio"), tmp_path / "runs")
+    assert any("nothing for 2.05 s" in one for one in summary.problems)
+    assert summary.phases[1].watts is None
+    assert summary.phases[0].watts is not None
+
+
+def test_empty_and_swapped_files(sweep: Bench, tmp_path: Path) -> None:
+    fio = sweep.write_fio(tmp_path / "fio")
+    empty = tmp_path / "empty.csv"
+    empty.write_text("")
+    assert "empty.csv: line 1: the file is empty" in mistake(lambda: guess(empty, Given()))
+    assert "0.json: line " in mistake(lambda: guess(fio / "0.json", Given()))
+    csv = sweep.write_csv(tmp_path / "psu.csv")
+    assert "psu.csv: fio: has no document of fio" in mistake(lambda: read_workload([csv]))
+    assert "is empty" in mistake(lambda: read_workload([empty]))
