@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from instruments.process_environment import environment_without_secrets
 from labctl.fio.documents import DIRECTIONS
 from labctl.fio.status import LEAST_INTERVAL_MS
 
@@ -107,7 +108,12 @@ def _inflated(file: Path) -> Iterator[Path]:
         text, size = Path(folder) / "log", 0
         asked = [program, f"--inflate-log={file.resolve()}"]
         with (
-            subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as fio,
+            subprocess.Popen(
+                asked,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment_without_secrets(),
+            ) as fio,
             text.open("wb") as copy,
         ):
             assert fio.stdout is not None

@@ -78,22 +78,18 @@ def import_files(
     ] = False,
     offset: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="What to add to the meter's times to get fio's."),
+        typer.Option(metavar="SECONDS", help="Added to the meter's times."),
     ] = None,
     clock_u: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="How far that may be off; 1 if left out."),
+        typer.Option(metavar="SECONDS", help="How far that may be off; else 1."),
     ] = None,
     search: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="How far to search the offset; 120 if left out."),
+        typer.Option(metavar="SECONDS", help="How far to search; else 120."),
     ] = None,
-    plan: Annotated[
-        str, typer.Option(metavar="PLAN", help="The plan that fio worked by: a file, or its name.")
-    ] = "",
-    save_plan: Annotated[
-        Path | None, typer.Option(help="Keep the plan that was inferred in this file, for --plan.")
-    ] = None,
+    plan: Annotated[str, typer.Option(metavar="PLAN", help="The plan that fio worked by.")] = "",
+    save_plan: Annotated[Path | None, typer.Option(help="Keep the inferred plan in it.")] = None,
     idle_before: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0, help="So much before the first phase was idle."),
