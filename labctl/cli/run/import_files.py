@@ -30,9 +30,7 @@ WIDTH = 80
 
 
 def import_files(
-    meters: Annotated[
-        list[Path], typer.Argument(metavar="CSV...", help="Files of meters: volts, amps, watts.")
-    ],
+    meters: Annotated[list[Path], typer.Argument(metavar="CSV...", help="Files of meters.")],
     fio: Annotated[
         list[Path],
         typer.Option("--fio", help="What fio printed as JSON, or a folder of it; repeatable."),
@@ -64,14 +62,14 @@ def import_files(
         float | None, typer.Option(help="Limit of error of the meter, % of reading; else 1.")
     ] = None,
     aperture_s: Annotated[
-        float | None, typer.Option(help="Over how long a reading is the mean, if that is known.")
+        float | None, typer.Option(help="Over how long a reading is the mean.")
     ] = None,
     mapping: Annotated[
         Path | None,
         typer.Option(help="What the columns are: a kept file, or a ready one's name."),
     ] = None,
     save_mapping: Annotated[
-        Path | None, typer.Option(help="Keep what the columns are in this file.")
+        Path | None, typer.Option(help="Keep what the columns are in it.")
     ] = None,
     trust_stamps: Annotated[
         bool, typer.Option("--trust-stamps", help="Both clocks are right.")
