@@ -19,7 +19,7 @@ from labctl.analysis.run.summary import summarise
 from labctl.record.header import ChannelInfo
 from labctl.record.reader import RunRecord, find_runs
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.bench, pytest.mark.long, pytest.mark.timeout(300)]
 
 PLAN = """
 name = "host"

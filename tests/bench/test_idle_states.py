@@ -13,7 +13,7 @@ from instruments.simulated.bench import Bench, configure
 from labctl.analysis.run.summary import summarise
 from labctl.record.reader import RunRecord, find_runs
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.bench, pytest.mark.long, pytest.mark.timeout(300)]
 
 PLAN = """
 name = "idle-states"

@@ -125,6 +125,7 @@ def test_a_whole_output_is_believed(copied: Path) -> None:
     assert methods_of(RunRecord(copied), summary).replays
 
 
+@pytest.mark.long
 def test_wherever_it_is_cut_no_other_number_is_reported(copied: Path) -> None:
     record = RunRecord(copied)
     whole = summarise(record)

@@ -1,6 +1,6 @@
 """The daemon and its runs killed at random instants: each job goes on in the run that it began.
 
-Three times in ``make test``; in ``make test-long`` as often as ``LABCTL_KILLS`` says (20, or
+Twice in ``make test``; in ``make test-long`` as often as ``LABCTL_KILLS`` says (20, or
 hundreds for a long night).
 """
 
@@ -24,7 +24,7 @@ from tests.faults.resumed_run import assert_completed_once, assert_times_ascend
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
-FEW, MANY = 3, int(os.environ.get("LABCTL_KILLS", "20"))
+FEW, MANY = 2, int(os.environ.get("LABCTL_KILLS", "20"))
 
 
 @pytest.mark.timeout(600 + 60 * MANY)

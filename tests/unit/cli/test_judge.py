@@ -84,8 +84,9 @@ def test_a_rig_that_is_too_slow_is_told_before_the_run() -> None:
     validate("check", found)
     assert made.exit_code == 0
     assert any("peak power (100 µs) cannot pass: i12" in line for line in found["too_slow"])
-    printed = labctl("check", rig, "ocp-power").stdout.splitlines()
-    assert len(printed) > 1 and max(map(len, printed)) <= 80
+    of_rig, *printed = labctl("check", rig, "ocp-power").stdout.splitlines()
+    assert of_rig == f"{rig}: a rig without mistakes"  # as long as its path is
+    assert printed and max(map(len, printed)) <= 80
 
 
 def test_a_plan_is_no_rig_whose_meters_could_be_too_slow(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def judged(kind: str, root: Path, seeds: range = SEEDS) -> Score:
     [
         ("thermal", "thermal", 0.95),
         ("cache", "write_cache", 0.95),
-        ("collection", "garbage_collection", 0.95),
-        ("stall", "host_stall", 0.95),
+        pytest.param("collection", "garbage_collection", 0.95, marks=pytest.mark.long),
+        pytest.param("stall", "host_stall", 0.95, marks=pytest.mark.long),
     ],
 )
 def test_true_stretches_are_found_placed_and_told_apart(
