@@ -56,6 +56,18 @@ def own_power_problem(found: OwnPower | None) -> tuple[str, ...]:
     )
 
 
+def own_measurement_problems(events: Iterable[Event]) -> tuple[str, ...]:
+    """A line for each reason for which a drive that can measure itself did not, or not all the
+    time."""
+    return tuple(
+        dict.fromkeys(
+            str(event.data["reason"])
+            for event in events
+            if event.kind == EventKind.DRIVE_MEASUREMENT and event.data.get("reason")
+        )
+    )
+
+
 def own_measurements(
     record: RunRecord, rails: Sequence[RailSeries], phases: Sequence[PhaseResult]
 ) -> dict[int, OwnMeasurement]:

@@ -10,7 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from labctl.analysis.power.budget import phase_energy, rail_result, total_envelope, total_watts
-from labctl.analysis.power.drive_own_power import own_measurements, own_power, own_power_problem
+from labctl.analysis.power.drive_own_power import (
+    own_measurement_problems,
+    own_measurements,
+    own_power,
+    own_power_problem,
+)
 from labctl.analysis.power.host_power import host_powers
 from labctl.analysis.power.rail_power import PhasePower, phase_power
 from labctl.analysis.power.reading_faults import digit_of
@@ -179,6 +184,7 @@ def _summarised(record: RunRecord, running: bool, pool: ThreadPoolExecutor) -> R
             *fio_clock_problem(spans, [fio for _, fio in outputs]),
             *lag_problems(lags),
             *own_power_problem(own),
+            *own_measurement_problems(record.events),
             *burden_problems(record.header.rails, phases),
             *temperature_problems(record.header.rails, channels),
             *(calibration.problems if calibration is not None else ()),

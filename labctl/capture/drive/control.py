@@ -21,7 +21,7 @@ from labctl.capture.drive.changed_settings import (
 )
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.capture.identity.node import DrivePlace
-from labctl.capture.identity.nvme_cli import SANITIZE, ask_nvme
+from labctl.capture.identity.nvme_cli import SANITIZE, ask_nvme, nvme_failure
 from labctl.capture.identity.nvme_pages import parse_sanitize_log, power
 from labctl.capture.identity.opened_target import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
 from labctl.capture.identity.sysfs import nvme_controller_of
@@ -138,15 +138,22 @@ class DriveControl:
         self._run(["nvme", "sanitize", controller, f"--sanact={_BLOCK_ERASE}"], phase)
         while True:
             done = ask_nvme(self._machine, SANITIZE, controller)
-            progress, status = parse_sanitize_log(done.raw) or (None, None)
+            found = parse_sanitize_log(done.raw)
+            progress, status = found or (None, None)
             if progress == _SANITIZE_OVER and status in _SUCCESSFUL:
                 return
-            if progress == _SANITIZE_OVER and status not in (None, 2):
+            if progress == _SANITIZE_OVER and status != 2:
                 raise RunFailed(f"sanitize of {controller} failed (status {status})")
             if time.monotonic() > deadline:
+                after = f"after {phase.duration_s:.0f} s"
+                if found is None:
+                    raise RunFailed(
+                        f"whether the sanitize of {controller} has ended is not known {after}: "
+                        f"{nvme_failure(done, SANITIZE)}"
+                    )
                 raise RunFailed(
-                    f"sanitize of {controller} has not ended after {phase.duration_s:.0f} s; it "
-                    "goes on in the drive: raise within_s of the purge"
+                    f"sanitize of {controller} has not ended {after}; it goes on in the drive: "
+                    "raise within_s of the purge"
                 )
             if stopped():
                 raise RunFailed(f"sanitize of {controller} goes on in the drive")

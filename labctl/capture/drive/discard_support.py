@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from labctl.capture.host.machine import Machine, run_tool
 from labctl.capture.identity.block_devices import BlockDevices
-from labctl.capture.identity.nvme_cli import NAMESPACE, ask_nvme
+from labctl.capture.identity.nvme_cli import NAMESPACE, ask_nvme, nvme_failure
 from labctl.capture.identity.nvme_pages import parse_id_ns
 from labctl.capture.identity.tool_output import boolean, integer, json_object
 
@@ -32,7 +32,8 @@ class Promise(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """``max_bytes`` is 0 where the kernel has no way to discard. ``source``: of the promise."""
+    """``max_bytes`` is 0 where the kernel has no way to discard. ``source``: of the promise; of one
+    that is not known, why, as far as that was told."""
 
     max_bytes: int
     granularity_bytes: int
@@ -56,10 +57,11 @@ def read_discard(name: str, blocks: BlockDevices, machine: Machine) -> Discard:
 
 
 def _of_nvme(device: str, machine: Machine) -> tuple[Promise, str]:
-    namespace = parse_id_ns(ask_nvme(machine, NAMESPACE, device).raw)
-    features = None if namespace is None else namespace.deallocate_features
-    if features is None:
-        return Promise.UNKNOWN, ""
+    done = ask_nvme(machine, NAMESPACE, device)
+    namespace = parse_id_ns(done.raw)
+    if namespace is None:
+        return Promise.UNKNOWN, nvme_failure(done, NAMESPACE)
+    features = namespace.deallocate_features
     kinds = {0: Promise.NOTHING, 1: Promise.ZEROS, 2: Promise.ONES}
     return kinds.get(features & _READ_BEHAVIOUR, Promise.UNKNOWN), f"DLFEAT {features:#x}"
 

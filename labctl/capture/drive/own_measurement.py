@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from labctl.capture.host.machine import Machine, run_tool
-from labctl.capture.identity.nvme_cli import MEASUREMENT, ask_nvme
+from labctl.capture.identity.nvme_cli import MEASUREMENT, ask_nvme, nvme_failure
 from labctl.capture.identity.nvme_pages import parse_power_measurement
 from labctl.record.drive_state import DriveState, PowerMeasurement
 
@@ -34,6 +34,8 @@ class OwnMeasurement:
         self._minutes = math.ceil(min((longest_s + _SPARE_S) / 60, most))
         self._generation: int | None = None
         self._is_ours = False
+        self.problem = ""
+        """Why the drive did not do what it was last asked; empty where it did."""
 
     def begin(self) -> bool:
         """Measure from now on; whether the drive does. Blocks until the tool has ended."""
@@ -65,8 +67,13 @@ class OwnMeasurement:
         return self._is_ours and found.generation == self._generation
 
     def _read(self) -> PowerMeasurement | None:
-        return parse_power_measurement(ask_nvme(self._machine, MEASUREMENT, self._device).raw)
+        done = ask_nvme(self._machine, MEASUREMENT, self._device)
+        found = parse_power_measurement(done.raw)
+        self.problem = "" if found is not None else nvme_failure(done, MEASUREMENT)
+        return found
 
     def _set(self, value: int) -> bool:
         command = ["nvme", "set-feature", self._device, f"--feature-id={_FEATURE}"]
-        return run_tool(self._machine, [*command, f"--value={value}"]).exit_code == 0
+        done = run_tool(self._machine, [*command, f"--value={value}"])
+        self.problem = nvme_failure(done, MEASUREMENT) if done.exit_code else ""
+        return done.exit_code == 0

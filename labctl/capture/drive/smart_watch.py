@@ -57,7 +57,8 @@ class DriveWatch:
       ``composite_celsius``, ``u_ns``
     - ``drive_power``: ``watts``, the drive's own reading, where it has one, at every sample
     - ``drive_measurement``: what the drive measured of its own power (every field of
-      PowerMeasurement) since ``since_ns``, where it can; at each phase boundary, and at the end
+      PowerMeasurement) since ``since_ns``, where it can; at each phase boundary, and at the end.
+      Each ``reason`` for which there is none comes once
     - ``drive_silent`` with ``reason``; ``drive_back`` with ``gap_s``
     """
 
@@ -73,6 +74,7 @@ class DriveWatch:
         self._reader = reader
         self._own = own
         self._own_since: tuple[int, int] | None = None
+        self._own_problem = ""
         self._now_ns = now_ns
         self._on_event = on_event
         self._every_s = every_s
@@ -130,11 +132,16 @@ class DriveWatch:
             if isinstance(found, PowerMeasurement):
                 data = {"since_ns": since[0], "u_ns": since[1] + u_ns, **asdict(found)}
                 self._on_event(EventKind.DRIVE_MEASUREMENT, t_ns, data)
-        if not go_on:
-            await self._timed(self._own.end)
-            return
-        begun, t_ns, u_ns = await self._timed(self._own.begin)
+            self._report_unmeasured(self._own.problem, t_ns)
+        ask: Callable[[], bool | None] = self._own.begin if go_on else self._own.end
+        begun, t_ns, u_ns = await self._timed(ask)
         self._own_since = (t_ns, u_ns) if begun else None
+        self._report_unmeasured(self._own.problem, t_ns)
+
+    def _report_unmeasured(self, problem: str, t_ns: int) -> None:
+        if problem and problem != self._own_problem:
+            self._on_event(EventKind.DRIVE_MEASUREMENT, t_ns, {"reason": problem})
+        self._own_problem = problem or self._own_problem
 
     async def _timed(self, ask: Callable[[], T]) -> tuple[T | None, int, int]:
         """What was asked in a thread (None where the host is away), the middle of the time that it

@@ -21,6 +21,7 @@ from labctl.capture.identity.nvme_cli import (
     SMART,
     ask_nvme,
     nvme_failure,
+    too_short,
 )
 from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
 from labctl.capture.identity.tool_output import failure, integer
@@ -153,6 +154,8 @@ class _Answers:
     smart: SmartLog | None = None
     report: SmartctlReport | None = None
     problems: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()
+    """Of each page that was too short its line, whatever another tool makes up for; else empty."""
     silent: bool = False
     """The drive hangs: no other tool is asked."""
 
@@ -177,14 +180,18 @@ def _ask_nvme_cli(device: str, machine: Machine) -> _Answers:
     done = ask_nvme(machine, CONTROLLER, device)
     controller = nvme_pages.parse_id_ctrl(done.raw)
     if controller is None:
-        # after a timeout the next command would time out too
-        problem = nvme_failure(done, CONTROLLER)
-        return _Answers(problems=(problem,), silent=done.exit_code == TIMED_OUT)
-    namespace = nvme_pages.parse_id_ns(ask_nvme(machine, NAMESPACE, device).raw)
-    done = ask_nvme(machine, SMART, device)
-    smart = nvme_pages.parse_smart_log(done.raw)
-    problems = () if smart else (nvme_failure(done, SMART),)
-    return _Answers(controller, namespace, smart, None, problems)
+        return _Answers(
+            problems=(nvme_failure(done, CONTROLLER),),
+            short=(too_short(done, CONTROLLER),),
+            # the next command would time out too
+            silent=done.exit_code == TIMED_OUT,
+        )
+    of_namespace, of_smart = (ask_nvme(machine, page, device) for page in (NAMESPACE, SMART))
+    namespace = nvme_pages.parse_id_ns(of_namespace.raw)
+    smart = nvme_pages.parse_smart_log(of_smart.raw)
+    problems = () if smart else (nvme_failure(of_smart, SMART),)
+    short = too_short(of_namespace, NAMESPACE), too_short(of_smart, SMART)
+    return _Answers(controller, namespace, smart, None, problems, short)
 
 
 def _ask_smartctl(device: str, machine: Machine, answers: _Answers) -> _Answers:
@@ -225,7 +232,10 @@ def _merge(state: DriveState, answers: _Answers) -> DriveState:
         longest_measurement_minutes=controller.longest_measurement_minutes,
         lba_formats=namespace.lba_formats or report.lba_formats,
         smart=answers.smart,
-        problems=(*state.problems, *answers.problems),
+        problems=(
+            *state.problems,
+            *dict.fromkeys(filter(None, (*answers.short, *answers.problems))),
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from labctl.capture.host.machine import Completed, Machine, run_tool
 from labctl.capture.identity.nvme_pages import (
@@ -41,7 +41,9 @@ def log_page(number: int, least_bytes: int, gives: str, asked_bytes: int = 0) ->
 CONTROLLER = Page(
     "power states and limits from nvme-cli", IDENTIFY_BYTES, ("id-ctrl",), ("id", "ctrl")
 )
-NAMESPACE = Page("block formats from nvme-cli", IDENTIFY_BYTES, ("id-ns",), ("id", "ns"))
+NAMESPACE = Page(
+    "block formats and deallocation from nvme-cli", IDENTIFY_BYTES, ("id-ns",), ("id", "ns")
+)
 SMART = log_page(0x02, SMART_BYTES, "SMART and thermal counters")
 MEASUREMENT = log_page(0x25, MEASUREMENT_BYTES, "power measurement of the drive", 4096)
 """With a histogram of up to 504 bins of 250 mW."""
@@ -49,18 +51,23 @@ SANITIZE = log_page(0x81, SANITIZE_BYTES, "state of the sanitize")
 
 
 def ask_nvme(machine: Machine, page: Page, device: str) -> Completed:
-    """What the drive returns, in ``raw``; a shorter page is a failure with its words."""
+    """What the drive returns, in ``raw``."""
     done = run_tool(machine, ["nvme", *page.command, device, "--raw-binary"])
     if page.since_3 and done.exit_code and _UNKNOWN in f"{done.stderr}{done.stdout}".lower():
         done = run_tool(machine, ["nvme", *page.since_3, device, "--raw-binary"])
-    if done.exit_code == 0 and len(done.raw) < page.least_bytes:
-        words = f"{len(done.raw)} bytes came of a page of {page.least_bytes}"
-        return replace(done, exit_code=1, stderr=words, raw=b"")
     return done
+
+
+def too_short(done: Completed, page: Page) -> str:
+    """One line where fewer bytes came than the page has, with both lengths; empty otherwise."""
+    if done.exit_code or len(done.raw) >= page.least_bytes:
+        return ""
+    return f"no {page.gives}: {len(done.raw)} bytes came of a page of {page.least_bytes}"
 
 
 def nvme_failure(done: Completed, page: Page) -> str:
     """One line: what is missing, why nvme-cli did not give it, and what to do."""
-    if done.exit_code == 0:
-        return f"no {page.gives}: the drive returned a page that was never filled in"
-    return failure("nvme", "nvme-cli", done, page.gives)
+    if done.exit_code:
+        return failure("nvme", "nvme-cli", done, page.gives)
+    unfilled = f"no {page.gives}: the drive returned a page that was never filled in"
+    return too_short(done, page) or unfilled

@@ -61,9 +61,8 @@ class Controller:
 class Namespace:
     """What Identify Namespace (CNS 00h) says."""
 
-    blocks: int | None = None
     lba_formats: tuple[LbaFormat, ...] = ()
-    deallocate_features: int | None = None
+    deallocate_features: int = 0
     """DLFEAT."""
 
 
@@ -118,7 +117,6 @@ def parse_id_ns(page: bytes) -> Namespace | None:
         for index, at in ((index, 128 + 4 * index) for index in range(min(count, 64)))
     ]
     return Namespace(
-        blocks=_number(page, 0, 8),
         lba_formats=tuple(
             LbaFormat(1 << shift, metadata, index == in_use)
             for index, shift, metadata in formats
@@ -188,8 +186,9 @@ def parse_power_measurement(page: bytes) -> PowerMeasurement | None:
 
 
 def parse_sanitize_log(page: bytes) -> tuple[int, int] | None:
-    """Progress (SPROG, 0 to 65535) and status (SSTAT bits 2:0) of log page 81h."""
-    if len(page) < 4:
+    """Progress (SPROG, 0 to 65535) and status (SSTAT bits 2:0) of log page 81h; None where it is
+    too short."""
+    if len(page) < SANITIZE_BYTES:
         return None
     return _number(page, 0, 2), _number(page, 2, 2) & 0b111
 

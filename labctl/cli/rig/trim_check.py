@@ -68,8 +68,9 @@ def _lines(found: TrimCheck) -> Iterator[str]:
 def _abilities(discard: Discard) -> str:
     if not discard.max_bytes:
         return "no discard"
+    why = f" ({discard.source})" if discard.source else ""
     promised = {
-        Promise.UNKNOWN: "what discarded blocks read as is not known",
+        Promise.UNKNOWN: f"what discarded blocks read as is not known{why}",
         Promise.NOTHING: f"the drive promises nothing of what discarded blocks read as "
         f"({discard.source})",
     }.get(

@@ -73,10 +73,12 @@ def test_what_a_drive_measured_in_a_phase_is_set_against_the_meters(
         }  # fmt: skip
         lines.append(json.dumps(event) + "\n")
     lines.append('{"t": 1, "kind": "drive_measurement", "since_ns": "soon", "intervals": 1}\n')
+    lines.append('{"t": 2, "kind": "drive_measurement", "reason": "63 bytes came of 64"}\n')
     with (made.path / EVENTS_FILE).open("a") as file:
         file.writelines(lines)
     record = RunRecord(made.path)
     summary = summarise(record)
+    assert "63 bytes came of 64" in summary.problems
     for result in summary.phases:
         own = result.own_measurement
         assert own is not None and result.watts is not None

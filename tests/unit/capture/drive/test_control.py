@@ -107,6 +107,18 @@ def test_a_sanitize_is_followed_until_the_drive_says_that_it_is_over(
     assert machine.answers == []
 
 
+def test_a_sanitize_whose_state_cannot_be_read_is_not_said_to_go_on() -> None:
+    ask = ["nvme", "get-log", "--log-id=129", "--log-len=512", "/dev/nvme1", "--raw-binary"]
+    machine = Scripted(
+        [
+            (["nvme", "sanitize", "/dev/nvme1", "--sanact=2"], OK),
+            (ask, printed(b"\xff\xff\x01\x01")),
+        ]
+    )
+    with pytest.raises(RunFailed, match=r"is not known .* 4 bytes came of a page of 512"):
+        DriveControl(machine, NVME).purge(purge_phase("sanitize", 0.0), place_of(NVME))
+
+
 def test_a_power_state_is_read_set_verified_and_put_back() -> None:
     get = ["nvme", "get-feature", "/dev/nvme1", "--feature-id=2"]
 

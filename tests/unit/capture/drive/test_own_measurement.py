@@ -51,8 +51,10 @@ def test_the_log_is_read_with_the_histogram_as_far_as_it_came() -> None:
 class Drive:
     """nvme-cli of a drive that measures itself, second by second of what it is asked."""
 
-    def __init__(self, *, is_on: bool = False, refuses: bool = False) -> None:
-        self.is_on, self._refuses = is_on, refuses
+    def __init__(
+        self, *, is_on: bool = False, refuses: bool = False, page_bytes: int = 4096
+    ) -> None:
+        self.is_on, self._refuses, self.page_bytes = is_on, refuses, page_bytes
         self.generation = 0
         self.values: list[int] = []
         self.begun = self.asked = 0
@@ -75,7 +77,7 @@ class Drive:
             *counts, attributes=int(self.is_on), generation=self.generation,
             average_power=WATTS | 510, maximum_power=WATTS | 520,
         )  # fmt: skip
-        return printed(page)
+        return printed(page[: self.page_bytes])
 
     def read_texts(self, paths_or_globs: Sequence[str]) -> dict[str, str]:
         return {}
@@ -139,6 +141,7 @@ def test_a_measurement_that_somebody_begins_during_the_run_is_left_alone() -> No
 def test_a_drive_that_refuses_is_not_asked_for_its_log() -> None:
     own = OwnMeasurement(Drive(refuses=True), STATE, 60.0)
     assert not own.begin()
+    assert "Invalid Field in Command" in own.problem
     assert own.read() is None
 
 
@@ -160,6 +163,26 @@ async def test_each_phase_boundary_reports_what_was_measured_since_the_one_befor
     assert measured[0][2]["average_watts"] == pytest.approx(5.1)
     assert measured[0][2]["u_ns"] == 1_000_000_000
     assert not drive.is_on
+
+
+@pytest.mark.parametrize("whole_at_first", [True, False])
+async def test_a_log_that_is_too_short_is_reported_once_with_both_lengths(
+    whole_at_first: bool,
+) -> None:
+    reported: list[dict[str, object]] = []
+    drive = Drive(page_bytes=4096 if whole_at_first else 63)
+    watch = DriveWatch(
+        SmartReader(drive, "/dev/nvme0n1", "nvme"),
+        lambda: 0,
+        lambda kind, t_ns, data: reported.append(data),
+        own=OwnMeasurement(drive, STATE, 60.0),
+    )
+    await watch.measure_anew()
+    drive.page_bytes = 63
+    for go_on in (True, True, False):
+        await watch.measure_anew(go_on=go_on)
+    why = "no power measurement of the drive: 63 bytes came of a page of 64"
+    assert reported == [{"reason": why}]
 
 
 @pytest.fixture

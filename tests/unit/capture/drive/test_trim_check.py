@@ -227,3 +227,10 @@ def test_the_promise_of_a_drive_is_read_from_its_tools(
     found = read_discard(name, read_block_devices(machine), machine)
     assert (found.max_bytes, found.granularity_bytes) == (2147450880, 512)
     assert found.promise is promise
+
+
+def test_a_page_that_is_too_short_is_why_the_promise_is_not_known(machine: MachineOfFiles) -> None:
+    machine.programs["nvme id-ns"] = printed(namespace_page(deallocate_features=9)[:384])
+    found = read_discard("nvme0n1", read_block_devices(machine), machine)
+    assert found.promise is Promise.UNKNOWN
+    assert found.source.endswith("384 bytes came of a page of 4096")

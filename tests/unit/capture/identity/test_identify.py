@@ -116,6 +116,30 @@ def test_smartctl_stands_in_for_nvme_cli_without_a_complaint(machine: MachineOfF
     assert state.problems == ()
 
 
+@pytest.mark.parametrize("has_smartctl", [True, False])
+@pytest.mark.parametrize(
+    ("command", "lost", "of"),
+    [
+        ("id-ctrl", "power states and limits", 4096),
+        ("id-ns", "block formats", 4096),
+        ("get-log --log-id=2 --log-len=512", "SMART", 512),
+    ],
+)
+def test_a_page_that_is_too_short_is_a_line_with_both_lengths(
+    machine: MachineOfFiles, command: str, lost: str, of: int, has_smartctl: bool
+) -> None:
+    """Also where smartctl knows as much: it tells of no power limit, and the drive is unusual."""
+    short = {f"nvme {command} /dev/nvme0n1": _BY_COMMAND[command][:-1]}
+    answers(machine, NVME_CLI | short)
+    if has_smartctl:
+        answers(machine, {"smartctl -j -x /dev/nvme0n1": NVME})
+    problems = identify(machine, "/dev/nvme0n1").problems
+    (line,) = (one for one in problems if "bytes came" in one)
+    assert line.startswith(f"no {lost}")
+    assert line.endswith(f": {of - 1} bytes came of a page of {of}")
+    assert problems == (line,) or not has_smartctl
+
+
 def test_without_the_right_to_ask_it_says_who_may(machine: MachineOfFiles) -> None:
     denied = "/dev/nvme0n1: Permission denied"
     machine.programs["nvme "] = Completed(1, "", denied)

@@ -126,7 +126,6 @@ def test_all_32_power_states_and_what_each_reports() -> None:
 def test_the_lba_format_in_use_is_found() -> None:
     space = parse_id_ns(namespace_page((9, 0), (12, 8), (0, 0), formatted_as=1))
     assert space is not None
-    assert space.blocks == 1953525168
     assert space.lba_formats == (LbaFormat(512, 0, False), LbaFormat(4096, 8, True))
     space = parse_id_ns(namespace_page(*[(9, 0)] * 16, (12, 0), formatted_as=0b0100000))
     assert space is not None and space.lba_formats[16].in_use
