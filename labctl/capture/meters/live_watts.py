@@ -47,7 +47,7 @@ class _Waiting:
         self._blocks.append(block)
         self._in_blocks += len(block)
         if self._in_blocks >= MOST_WAITING or len(self._blocks) >= MOST_BLOCKS:
-            self.gather()  # most plans take nothing, all night
+            self.gather()  # a phase whose end does not depend on them takes nothing
 
     def gather(self) -> None:
         """Make arrays of what came in. A reading of a device clock was made before it came: the
@@ -80,13 +80,12 @@ class LiveWatts:
         self._rails = tuple(rails)
         self._clock = clock
         self._lock = threading.Lock()
-        of_rails = {name for rail in rails for name in (rail.voltage, rail.current)}
         # a channel may be in several rails, and each uses its readings up for itself
         self._waiting = {
             (rail.name, one.name): _Waiting(one.clock == "device")
             for rail in rails
             for one in channels
-            if one.name in of_rails and one.name in (rail.voltage, rail.current)
+            if one.name in (rail.voltage, rail.current)
         }
 
     def batch(self, instrument: str, batch: Batch) -> None:

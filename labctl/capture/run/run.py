@@ -90,7 +90,8 @@ class Run:
         }
         self.timebase = Timebase() if resumption is None else resumption.timebase
         self.monitor = Monitor(self.timebase.now_ns)
-        self._live_watts = LiveWatts(rig.rail_infos(), rig.channel_infos, self.timebase.now_ns)
+        watched = rig.rail_infos() if any(phase.until for phase in self.phases) else ()
+        self._live_watts = LiveWatts(watched, rig.channel_infos, self.timebase.now_ns)
         self.path: Path | None = None
         self._resumption = resumption
         self._program = program
