@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ def _read(file: Path, kind: str, thread: int, client: str, *, in_us: bool) -> Fi
     scale = 1.0 if in_us else 1e-3
     if single:
         start = float(first[0][0]) if since_1970 else 0.0
-        begin, end, sides = _counted(_chained(first, parts), start)
+        begin, end, sides = _counted(chain([first], parts), start)
         return FioLog(
             kind, thread, client, since_1970, begin, end,
             iops={side: one[0] for side, one in sides.items()},
@@ -150,7 +151,7 @@ def _read(file: Path, kind: str, thread: int, client: str, *, in_us: bool) -> Fi
             if kind in ("lat", "clat", "slat") else {},
         )  # fmt: skip
     t, value, direction, _ = (
-        np.concatenate(column) for column in zip(*_chained(first, parts), strict=True)
+        np.concatenate(column) for column in zip(*chain([first], parts), strict=True)
     )
     begin, end, found = _windows(t, value, direction, since_1970=since_1970, kind=kind)
     if kind not in ("iops", "bw"):
@@ -160,11 +161,6 @@ def _read(file: Path, kind: str, thread: int, client: str, *, in_us: bool) -> Fi
         return FioLog(kind, thread, client, since_1970, begin, end, iops=found)
     found = {side: values * _KIB for side, values in found.items()}
     return FioLog(kind, thread, client, since_1970, begin, end, bytes_per_s=found)
-
-
-def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 def _parts(file: Path) -> Iterator[tuple[Any, Any, Any, Any]]:

@@ -115,6 +115,11 @@ class RailInfo:
     drive: str = ""
     """Whose rail it is, where a run has several drives; empty: they share it."""
 
+    def feeds(self, drive: str) -> bool:
+        """Whether it is the rail of a drive, or one that drives share. ``drive``: its name; empty
+        where a run has one drive only."""
+        return not drive or self.drive in ("", drive)
+
 
 @dataclass(frozen=True, slots=True)
 class HostPowerInfo:

@@ -46,6 +46,7 @@ from labctl.analysis.stats.series_candidates import (
     Candidate,
     Kind,
     candidates_of,
+    first_turn,
 )
 from labctl.analysis.stats.series_changes import Found, Model, find_changes
 from labctl.analysis.stats.series_fit import dark_uncertainty, fitted, smallest_step
@@ -340,7 +341,7 @@ class _Judged:
                 if abs(part.size) > self._model.critical * part.root:
                     moved.append(self._moved(number, part, LEVEL))
             if moved:
-                at = int(np.argmax(runs)) if not runs[0] else int(np.argmin(runs))
+                at = first_turn(runs > 0.5)
                 found.append(self._told(Kind.STEP, at, at, at, ("", ""), (), moved, runs > 0.5))
         return found
 

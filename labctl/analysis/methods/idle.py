@@ -92,7 +92,7 @@ def idle_results(header: Header, results: Sequence[PhaseResult]) -> tuple[IdleRe
     sizes = [drive.size_bytes for drive in drives if drive.size_bytes]
     known = len(sizes) == len(drives)
     table = () if header.drive_state is None else header.drive_state.power_states
-    stated = {state.number: state.idle_watts for state in table}
+    stated: dict[int | None, float | None] = {state.number: state.idle_watts for state in table}
     capacity = Estimate(sum(sizes) / BYTES_PER_GB, 0.0) if known else None
     found = []
     for item in results:
@@ -112,7 +112,7 @@ def idle_results(header: Header, results: Sequence[PhaseResult]) -> tuple[IdleRe
                 spike_watts=spike,
                 sight=sight,
                 gb_per_watt=ratio(capacity, item.watts),
-                stated_watts=stated.get(-1 if (at := item.phase.power_state) is None else at),
+                stated_watts=stated.get(item.phase.power_state),
             )
         )
     return tuple(found)

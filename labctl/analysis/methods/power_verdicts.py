@@ -146,7 +146,7 @@ def _drives(record: RunRecord, summary: RunSummary) -> Iterator[_Drive]:
             and isinstance(event.data.get("index"), int)
             and isinstance(event.data.get("power_state"), int)
         }
-        rails = tuple(rail for rail in header.rails if not name or rail.drive in ("", name))
+        rails = tuple(rail for rail in header.rails if rail.feeds(name))
         yield _Drive(name, one, rails, state, found)
 
 
@@ -163,14 +163,13 @@ def judge(
     unknown = list(_unknown_names(limits, [rail.name for rail in header.rails], labels))
     if unknown:
         raise ConfigurationError(unknown)
-    owners = {rail.name: rail.drive for rail in header.rails}
     checks: list[PowerCheck] = []
     unchecked: list[str] = []
     for number, limit in enumerate(limits.limits):
         found = [
             _check(header.channels, limit, drive, result)
             for drive in drives
-            if not drive.name or owners.get(limit.rail, "") in ("", drive.name)
+            if limit.rail in ("", *(rail.name for rail in drive.rails))
             for result in _phases_of(limit, drive)
         ]
         if not found:

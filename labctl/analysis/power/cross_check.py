@@ -17,9 +17,8 @@ from labctl.analysis.power.shunt import shunt_lines, shunt_state, temperature_of
 from labctl.analysis.power.zero_offset import FEWEST_READINGS
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats
 from labctl.analysis.results import Component
-from labctl.analysis.stats.coverage import RECTANGULAR
 from labctl.analysis.stats.running_stats import RunningStats, mean_and_scatter
-from labctl.analysis.stats.uncertainty import expanded_u
+from labctl.analysis.stats.uncertainty import expanded_u, limit_component
 from labctl.record.header import RailInfo
 
 BRIDGED = 2.5
@@ -93,8 +92,8 @@ def _with_shunt(side: ComparedChannel, values: Floats) -> tuple[Floats, list[Com
     mean = float(values.mean())
     name, source = info.name, info.accuracy_source or "the rig"
     lines = [
-        _limit(f"{name} gain", info.accuracy_of_reading * mean, source),
-        _limit(f"{name} floor", info.accuracy_floor * scale, source),
+        limit_component(f"{name} gain", info.accuracy_of_reading * mean, source),
+        limit_component(f"{name} floor", info.accuracy_floor * scale, source),
     ]
     if zero is not None:
         lines.append(Component(f"{name} zero", "A", zero.u * scale, "its zero", zero.dof))
@@ -111,7 +110,3 @@ def _with_shunt(side: ComparedChannel, values: Floats) -> tuple[Floats, list[Com
     state = shunt_state(rail, amps, *around)
     lines += shunt_lines(rail, state, amps, mean)
     return values if state is None else values * state.factor, lines
-
-
-def _limit(name: str, limit: float, how: str) -> Component:
-    return Component(name, "B", abs(limit) / RECTANGULAR, how, distribution="rectangular")

@@ -16,8 +16,9 @@ import numpy as np
 
 from labctl.analysis.power.reading_energy import NO_GAPS, Energy, Gaps, NewestEnergy
 from labctl.analysis.readings.channel_series import Floats
+from labctl.record.power_limits import LENGTHS_S
 
-WINDOWS_S = (100e-6, 1e-3, 10e-3, 0.1, 1.0, 10.0, 60.0, 900.0)
+WINDOWS_S = tuple(LENGTHS_S.values())
 """Lengths of the windows: 100 µs and 1 s are those of the OCP Datacenter NVMe SSD specification's
 peak and maximum average power; the others join them to a curve."""
 

@@ -83,6 +83,10 @@ def candidates_of(
         if few < FEWEST_BESIDE or turns < 2 or known & {rows, other}:
             continue
         known.add(rows)
-        at = int(np.argmax(runs)) if not runs[0] else int(np.argmin(runs))
-        found.append(Candidate(Kind.STATE, at, rows, True, (name, value)))
+        found.append(Candidate(Kind.STATE, first_turn(runs), rows, True, (name, value)))
     return tuple(found)
+
+
+def first_turn(runs: Bools) -> int:
+    """The number of the first run that is not in the state that the series began in."""
+    return int(np.argmax(runs != runs[0]))

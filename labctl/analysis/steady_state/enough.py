@@ -31,8 +31,7 @@ from enum import StrEnum
 import numpy as np
 
 from labctl.analysis.results import Component
-from labctl.analysis.stats.coverage import RECTANGULAR
-from labctl.analysis.stats.uncertainty import expanded_u, student_factor
+from labctl.analysis.stats.uncertainty import expanded_u, limit_component, student_factor
 from labctl.analysis.steady_state.rule import WINDOW, steady_window
 from labctl.analysis.steady_state.slow_part import OF_A_LINE, RISES, SlowPart, slow_part
 from labctl.analysis.steady_state.time_cells import Floats, TimeCells, total
@@ -286,8 +285,8 @@ def known(
     scatter, drift = slow.u * math.hypot(1, OF_A_LINE * ahead), slow.end * ahead
     u = expanded_u(
         [
-            Component("meters", "B", limit / RECTANGULAR, "", distribution="rectangular"),
-            Component("drift", "B", drift / RECTANGULAR, "", distribution="rectangular"),
+            limit_component("meters", limit, ""),
+            limit_component("drift", drift, ""),
             Component("scatter", "A", scatter, "", dof=slow.dof),
         ]
     )

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from labctl.analysis.results import Component
 from labctl.analysis.stats.coverage import RECTANGULAR
-from labctl.analysis.stats.uncertainty import expanded_u
+from labctl.analysis.stats.uncertainty import expanded_u, limit_component
 from labctl.analysis.steady_state.enough import MetersPart
 from labctl.record.header import ChannelInfo, RailInfo
 
@@ -44,5 +43,4 @@ def _of_rail(rail: RailInfo, volts: ChannelInfo, current: ChannelInfo) -> Meters
 def reachable_pct(part: MetersPart) -> float:
     """U (k = 2) that no time goes below, in percent of watts that are so many that the floors of
     the meters do not count."""
-    limit = Component("meters", "B", part.gain / RECTANGULAR, "", distribution="rectangular")
-    return 100 * expanded_u([limit])
+    return 100 * expanded_u([limit_component("meters", part.gain, "")])

@@ -26,6 +26,9 @@ from labctl.record.phase import Phase, Until
 from labctl.record.point_end import PointNumber, PointState
 from labctl.record.timebase import NS_PER_S
 
+_KNOWN = 10.0
+"""A number with a larger share of U is as good as not known."""
+
 
 class LivePoints:
     """The point of a run that is on: one at a time."""
@@ -94,10 +97,7 @@ class LivePoints:
 
 def rails_of_drives(rig: Rig) -> dict[str, list[RailInfo]]:
     """The rails of each drive, by its name. One that drives share counts with each."""
-    return {
-        drive: [rail for rail in rig.rail_infos() if not drive or rail.drive in ("", drive)]
-        for drive in rig.drives
-    }
+    return {drive: [rail for rail in rig.rail_infos() if rail.feeds(drive)] for drive in rig.drives}
 
 
 def expected_of(rig: Rig, phase: Phase, drive: str, state: DriveState | None = None) -> Expected:
@@ -163,7 +163,3 @@ def _worst(known: Iterable[Known | None]) -> PointNumber | None:
     worst = max((one for one in found if one is not None), key=lambda one: one.share)
     parts = (worst.u, worst.meters_u, worst.repeatability, worst.target_u)
     return PointNumber(*(round(100 * part / worst.mean, 4) for part in parts))
-
-
-_KNOWN = 10.0
-"""A number with a larger share of U is as good as not known."""
