@@ -37,6 +37,15 @@ def blocks_and_statuses(
     return blocks, tuple(statuses)
 
 
+def joined(batches: Sequence[Batch]) -> Batch:
+    """All readings, statuses and clock pairs of several batches, in their order."""
+    return Batch(
+        tuple(block for batch in batches for block in batch.blocks),
+        tuple(status for batch in batches for status in batch.statuses),
+        tuple(pair for batch in batches for pair in batch.clock_pairs),
+    )
+
+
 def batch_of_readings(readings: Iterable[tuple[str, int, float | Status, str]]) -> Batch:
     """A batch of single readings: channel, time in ns, value or status, detail of a status."""
     blocks: list[Block] = []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+POLL_S: Final = 0.17
+"""At the longest: with the journal's 60 ms, a kill of labctl costs less than 250 ms."""
+
 _DRIFT: Final = 2e-4
 """How fast the bounds of a device clock widen: four times the error of a usual crystal."""
 

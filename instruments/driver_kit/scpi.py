@@ -33,6 +33,8 @@ DC_FUNCTIONS: Final = {"voltage": ("VOLT", "VOLT:DC"), "current": ("CURR", "CURR
 
 QUIET_S: Final = 0.1
 """A meter that is not measuring answers faster than this."""
+_SETUP_S: Final = 3.0
+"""Longest duration of ``*RST`` and a setup; a stop waits no longer for a meter."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DECIMAL_COMMA = re.compile(r"([+-]?\d+),(\d+(?:[eE][+-]?\d+)?)")
@@ -65,6 +67,14 @@ def parse_reading(text: str, most: float = _MAX_VOLTS_OR_AMPS) -> float | Status
     if abs(value) > most:
         raise ProtocolError(f"got {text[:60]!r}, which no meter can read")
     return value
+
+
+def reading_or_unreadable(text: str) -> float | Status:
+    """As :func:`parse_reading`, for one of many: where it is garbled, the status of that one."""
+    try:
+        return parse_reading(text)
+    except ProtocolError:
+        return Status.UNREADABLE
 
 
 def parse_seconds(text: str) -> float:
@@ -225,6 +235,16 @@ class ScpiSession:
         """
         self._line.discard(quiet_s)
         self._late_answer_expected = False
+
+    def reset(self, *first_commands: str) -> None:
+        """Send ``first_commands``, reset the meter, empty its error queue, and wait for it."""
+        for command in (*first_commands, "*RST", "*CLS"):
+            self.send(command)
+        self.wait_until_done()
+
+    def wait_until_done(self) -> None:
+        """Wait until all commands are carried out. Raises NoAnswer."""
+        self.ask("*OPC?", _SETUP_S)
 
     def identify(self) -> Identity:
         """The answer to ``*IDN?``; one stale answer to an earlier client is skipped."""

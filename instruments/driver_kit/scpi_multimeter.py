@@ -9,13 +9,20 @@ from typing import Final, Generic, TypeVar
 
 from instruments.driver_kit.base_settings import MultimeterSettings
 from instruments.driver_kit.front_panel import FrontPanelCheck
-from instruments.driver_kit.scpi import DC_FUNCTIONS, ScpiSession, parse_quantity
+from instruments.driver_kit.scpi import (
+    DC_FUNCTIONS,
+    QUIET_S,
+    ScpiSession,
+    parse_quantity,
+    parse_reading,
+)
 from instruments.errors import ProtocolError
 from instruments.reading import Batch, Channel, HostClock, Identity, Status, StatusReading
 from instruments.transports.lines import MessageLine
 
-RESET_TIMEOUT_S: Final = 3.0
-"""Longest duration of ``*RST`` and a setup; a stop waits no longer for a meter."""
+LONGEST_APERTURE_S: Final = 0.4
+"""Of a reading that is asked for: longer ones would come close to the time after which a meter
+counts as silent."""
 
 LATE_S: Final = 0.1
 """A reading whose place is not known better than ± half of this is a status."""
@@ -24,6 +31,31 @@ _FUNCTION: Final = re.compile(r"[A-Z]+(:[A-Z]+)*")
 
 Settings = TypeVar("Settings", bound=MultimeterSettings)
 Parsed = TypeVar("Parsed")
+
+
+def require_answer_in_time(nplc: float, mains_hz: int) -> None:
+    """Raises ValueError for an integration time (in mains periods) too long for an answer."""
+    if nplc / mains_hz > LONGEST_APERTURE_S:
+        raise ValueError(f"must be at most {LONGEST_APERTURE_S * mains_hz:g} here")
+
+
+def ask_reading(
+    scpi: ScpiSession, clock: HostClock, query: str, quiet_s: float = QUIET_S
+) -> tuple[float | Status, str, int, int]:
+    """A reading, why it is unreadable (else empty), and when it was asked for and came.
+
+    After an unreadable one the line is emptied until it is quiet for ``quiet_s``: the answer may be
+    a stale one, and the right one still on its way.
+    """
+    asked_ns = clock()
+    answer = scpi.ask_bytes(query)
+    answered_ns = clock()
+    try:
+        reading = parse_reading(answer.decode("ascii", errors="replace"))
+    except ProtocolError as error:
+        scpi.resynchronise(quiet_s)
+        return Status.UNREADABLE, str(error), asked_ns, answered_ns
+    return reading, "", asked_ns, answered_ns
 
 
 def late_answer(late_s: float) -> str:
@@ -64,7 +96,7 @@ class ScpiMultimeter(Generic[Settings]):
     def _verify_settings(self, nplc: float) -> None:
         """Wait for the set-up and make sure of it. Raises SettingRefused."""
         scpi, settings = self._scpi, self._settings
-        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.wait_until_done()
         scpi.raise_device_errors("its settings")
         scpi.expect_function(settings.function)
         scpi.expect_quantity(f"{self._node}:RANG?", settings.range, "the range")

@@ -36,11 +36,25 @@ from instruments.driver_kit.base_settings import (
     require_nplc,
     require_one_of,
 )
-from instruments.driver_kit.batches import blocks_and_statuses
-from instruments.driver_kit.scpi import ScpiSession, parse_quantity, parse_reading, parse_seconds
-from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S
+from instruments.driver_kit.batches import blocks_and_statuses, joined
+from instruments.driver_kit.counter_polling import POLL_S
+from instruments.driver_kit.scpi import (
+    ScpiSession,
+    parse_quantity,
+    parse_seconds,
+    reading_or_unreadable,
+)
 from instruments.drivers import Driver
-from instruments.drivers.dmm6500_buffer import StampAges, new_indices, parse_filled
+from instruments.drivers.dmm6500_buffer import (
+    BUFFER,
+    FILLED_QUERY,
+    GAP_INTERVALS,
+    STAMP_U_S,
+    StampAges,
+    is_measuring,
+    new_indices,
+    parse_filled,
+)
 from instruments.errors import ProtocolError, SettingRefused
 from instruments.reading import (
     EPOCH_NS,
@@ -57,13 +71,8 @@ from instruments.reading import (
 )
 from instruments.transports.lines import MessageLine
 
-POLL_S: Final = 0.17
-BUFFER: Final = "defbuffer1"
 _MODEL: Final = "DAQ6510"
-_FILLED_QUERY: Final = f'TRAC:ACT:STAR? "{BUFFER}";:TRAC:ACT:END? "{BUFFER}"'
 _MAX_READINGS_PER_QUERY: Final = 500
-_STAMP_U_S: Final = 0.1e-3
-_GAP_INTERVALS: Final = 1.5
 _SWITCHING_S: Final = 0.01
 """From channel to channel at least: relays of the usual cards settle in some milliseconds."""
 
@@ -134,14 +143,10 @@ def parse_scanned(text: str, count: int) -> list[Scanned]:
     fields = text.strip().split(",")
     if len(fields) != 3 * count:
         raise ProtocolError(f"expected {count} readings with stamps, got {len(fields)} fields")
-    found: list[Scanned] = []
-    for value, seconds, number in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
-        try:
-            reading: float | Status = parse_reading(value)
-        except ProtocolError:
-            reading = Status.UNREADABLE
-        found.append((int(parse_quantity(number)), reading, parse_seconds(seconds)))
-    return found
+    return [
+        (int(parse_quantity(number)), reading_or_unreadable(value), parse_seconds(seconds))
+        for value, seconds, number in zip(fields[::3], fields[1::3], fields[2::3], strict=True)
+    ]
 
 
 class Daq6510Scan:
@@ -177,9 +182,7 @@ class Daq6510Scan:
     def start(self) -> None:
         """Reset, set up each channel, verify, and begin to scan."""
         scpi, settings = self._scpi, self._settings
-        for command in ("ABOR", "*RST", "*CLS"):
-            scpi.send(command)
-        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.reset("ABOR")
         for one in settings.inputs.values():
             node, where = one.node, f"(@{one.number})"
             scpi.send(f'FUNC "{node}",{where}')
@@ -194,7 +197,7 @@ class Daq6510Scan:
         scpi.send(f"ROUT:SCAN:CRE (@{numbers})")
         scpi.send(f"ROUT:SCAN:COUN:SCAN {round(settings.dead_man_s / settings.interval_s)}")
         scpi.send(f"ROUT:SCAN:INT {settings.interval_s:g}")
-        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.wait_until_done()
         scpi.raise_device_errors("its settings")
         for one in settings.inputs.values():
             node, where = one.node, f"(@{one.number})"
@@ -218,17 +221,13 @@ class Daq6510Scan:
         self._next_poll_ns = now_ns + round(POLL_S * 1e9)
         half_over = now_ns - self._armed_ns > self._settings.dead_man_s * 0.5e9
         silent = now_ns - self._news_ns > max(1e9, 3 * self._interval_ns)
-        if not half_over and not (silent and not self._is_running()):
+        if not half_over and not (silent and not is_measuring(self._scpi)):
             return batch
         self._scpi.send("ABOR")
         rest = self._take()
         lost = self._lost_scans(self._clock(), 0.0, "the scan was started again")
         self._begin()
-        return Batch(
-            (*batch.blocks, *rest.blocks),
-            (*batch.statuses, *rest.statuses, *lost),
-            (*batch.clock_pairs, *rest.clock_pairs),
-        )
+        return joined([batch, rest, Batch(statuses=lost)])
 
     def close(self) -> None:
         """Stop, open the relays, and give the front panel back."""
@@ -248,17 +247,13 @@ class Daq6510Scan:
         self._stamps = {}
         self._ages.restart()
 
-    def _is_running(self) -> bool:
-        state = self._scpi.ask("TRIG:STAT?").upper()
-        return state.startswith(("RUNNING", "WAITING", "BUILDING"))
-
     def _take(self) -> Batch:
         """The readings that are new, and a sample of the clock where all of them were read."""
         asked_ns = self._clock()
         cleared: tuple[StatusReading, ...] = ()
         scanned: list[Scanned] = []
         try:
-            first, last = self._scpi.ask_for(_FILLED_QUERY, parse_filled)
+            first, last = self._scpi.ask_for(FILLED_QUERY, parse_filled)
             answered_ns = self._clock()
             if not last:  # nothing came yet, or it was cleared: then the next reading tells
                 return Batch()
@@ -294,7 +289,7 @@ class Daq6510Scan:
             for stamp in t_ns:
                 previous = self._stamps.get(name)
                 apart = 0.0 if previous is None else (stamp - previous) / self._interval_ns
-                if previous is not None and apart > _GAP_INTERVALS:
+                if previous is not None and apart > GAP_INTERVALS:
                     count = max(round(apart) - 1, 1)
                     detail = f"{count} scans are missing"
                     statuses.append(StatusReading(name, previous, Status.LOST, detail, count))
@@ -346,7 +341,7 @@ class Daq6510Scan:
             accuracy=accuracy_from_rig(one.accuracy_pct_of_reading, one.accuracy_floor),
             range=one.range,
             clock_tick_s=settings.interval_s + longest_s,
-            time_u_s=aperture_s / 2 + _STAMP_U_S,
+            time_u_s=aperture_s / 2 + STAMP_U_S,
             mains_hz=settings.mains_hz,
         )
 

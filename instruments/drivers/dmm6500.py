@@ -38,11 +38,21 @@ from pydantic import Field, model_validator
 
 from instruments.driver_kit.base_settings import NplcSettings
 from instruments.driver_kit.batches import blocks_and_statuses
-from instruments.driver_kit.counter_polling import CounterPolling
+from instruments.driver_kit.counter_polling import POLL_S, CounterPolling
 from instruments.driver_kit.scpi import parse_quantity
-from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
+from instruments.driver_kit.scpi_multimeter import ScpiMultimeter
 from instruments.drivers import Driver
-from instruments.drivers.dmm6500_buffer import StampAges, new_indices, parse_filled, parse_stamped
+from instruments.drivers.dmm6500_buffer import (
+    BUFFER,
+    FILLED_QUERY,
+    GAP_INTERVALS,
+    STAMP_U_S,
+    StampAges,
+    is_measuring,
+    new_indices,
+    parse_filled,
+    parse_stamped,
+)
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongInstrument
 from instruments.reading import (
     EPOCH_NS,
@@ -56,14 +66,8 @@ from instruments.reading import (
 )
 from instruments.transports.lines import MessageLine
 
-POLL_S: Final = 0.17
-BUFFER: Final = "defbuffer1"
-_FILLED_QUERY: Final = f'TRAC:ACT:STAR? "{BUFFER}";:TRAC:ACT:END? "{BUFFER}"'
 _MAX_READINGS_PER_QUERY: Final = 1000
 """Readings taken by one query: about 40 kB."""
-_STAMP_U_S: Final = 0.1e-3
-_GAP_INTERVALS: Final = 1.5
-"""Stamps further apart than this many intervals have missing readings between them."""
 _MAX_UNREADABLE_IN_A_ROW: Final = 3
 _STEPS_TO_TUNE: Final = 8
 """Steps between stamps from which the interval is known."""
@@ -108,7 +112,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
             Clock.DEVICE,
             settings.limits_without_auto_zero(),
             settings.aperture_s,
-            settings.aperture_s / 2 + _STAMP_U_S,
+            settings.aperture_s / 2 + STAMP_U_S,
             clock_tick_s=settings.interval_s + settings.aperture_s,
             mains_hz=settings.mains_hz,
         )
@@ -144,10 +148,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
     def start(self) -> None:
         """Reset, set up, take one zero, verify, and begin."""
         settings, scpi, node = self._settings, self._scpi, self._node
-        scpi.send("ABOR")
-        scpi.send("*RST")
-        scpi.send("*CLS")
-        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.reset("ABOR")
         scpi.send(f'SENS:FUNC "{node}"')
         scpi.send(f"SENS:{node}:RANG {settings.range:g}")
         scpi.send(f"SENS:{node}:NPLC {settings.nplc:g}")
@@ -178,7 +179,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         wait_s = (self._next_poll_ns - self._clock()) * 1e-9
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))
-        (first, last), asked_ns, answered_ns = self._ask_at_most_twice(_FILLED_QUERY, parse_filled)
+        (first, last), asked_ns, answered_ns = self._ask_at_most_twice(FILLED_QUERY, parse_filled)
         if changed := self._panel.changed(answered_ns):
             lost = StatusReading(self._channel.name, self._next_stamp_ns(), *changed)
             self.start()
@@ -244,7 +245,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
             self._news_ns = now_ns
         silent_ns = now_ns - self._news_ns
         half_over = now_ns - self._armed_ns > self._settings.dead_man_s * 0.5e9
-        stopped = silent_ns > max(1e9, 3 * self._interval_ns) and not self._is_running()
+        stopped = silent_ns > max(1e9, 3 * self._interval_ns) and not is_measuring(self._scpi)
         tuned = self._tune()
         if half_over or stopped or tuned:
             self._scpi.send("ABOR")
@@ -271,10 +272,6 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         self._delay_s = max(self._delay_s - excess_s, 0.0)
         self._interval_ns = wanted_s * 1e9
         return True
-
-    def _is_running(self) -> bool:
-        state = self._scpi.ask("TRIG:STAT?").upper()
-        return state.startswith(("RUNNING", "WAITING", "BUILDING"))
 
     def _begin_epoch(self) -> None:
         self._epoch += 1
@@ -342,7 +339,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
                 stamp += EPOCH_NS
             elif previous is not None:
                 intervals = (stamp - previous) / self._interval_ns
-                if intervals > _GAP_INTERVALS and self._interval_known:
+                if intervals > GAP_INTERVALS and self._interval_known:
                     count = max(round(intervals) - 1, 1)
                     detail = f"{count} readings between {previous % EPOCH_NS * 1e-9:.3f} s and now"
                     lost.append(StatusReading(name, previous, Status.LOST, detail, count))

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from typing import Final
 
-from instruments.driver_kit.scpi import parse_reading, parse_seconds
+from instruments.driver_kit.scpi import ScpiSession, parse_seconds, reading_or_unreadable
 from instruments.errors import ProtocolError
 from instruments.reading import Status
+
+BUFFER: Final = "defbuffer1"
+FILLED_QUERY: Final = f'TRAC:ACT:STAR? "{BUFFER}";:TRAC:ACT:END? "{BUFFER}"'
+"""See :func:`parse_filled`."""
+STAMP_U_S: Final = 0.1e-3
+GAP_INTERVALS: Final = 1.5
+"""Stamps further apart than this many intervals have missing readings between them."""
+
+
+def is_measuring(scpi: ScpiSession) -> bool:
+    """Whether the trigger model runs."""
+    state = scpi.ask("TRIG:STAT?").upper()
+    return state.startswith(("RUNNING", "WAITING", "BUILDING"))
 
 
 def parse_filled(text: str) -> tuple[int, int]:
@@ -26,14 +40,10 @@ def parse_stamped(text: str, count: int) -> list[tuple[float | Status, float]]:
     fields = text.strip().split(",")
     if len(fields) != 2 * count:
         raise ProtocolError(f"expected {count} readings with stamps, got {len(fields)} fields")
-    stamped: list[tuple[float | Status, float]] = []
-    for value, seconds in zip(fields[::2], fields[1::2], strict=True):
-        try:
-            reading = parse_reading(value)
-        except ProtocolError:
-            reading = Status.UNREADABLE
-        stamped.append((reading, parse_seconds(seconds)))
-    return stamped
+    return [
+        (reading_or_unreadable(value), parse_seconds(seconds))
+        for value, seconds in zip(fields[::2], fields[1::2], strict=True)
+    ]
 
 
 def new_indices(cursor: int, first: int, last: int, capacity: int) -> list[tuple[int, int]]:

@@ -26,8 +26,8 @@ from pydantic import model_validator
 
 from instruments.driver_kit.base_settings import MultimeterSettings, PolledSettings, Positive
 from instruments.driver_kit.polling_ticks import LONGER, Ticks, dither_share
-from instruments.driver_kit.scpi import DC_FUNCTIONS, parse_quantity, parse_reading
-from instruments.driver_kit.scpi_multimeter import LATE_S, ScpiMultimeter, late_answer
+from instruments.driver_kit.scpi import DC_FUNCTIONS, parse_quantity
+from instruments.driver_kit.scpi_multimeter import LATE_S, ScpiMultimeter, ask_reading, late_answer
 from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.drivers import Driver
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused
@@ -242,20 +242,17 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         """The last reading, at each tick."""
         if not self._ticks.wait(0.5):
             return Batch()
-        asked_ns = self._clock()
-        answer = self._scpi.ask_bytes(self._dialect.read.format(node=self._node))
-        answered_ns = self._clock()
+        reading, unreadable, asked_ns, answered_ns = ask_reading(
+            self._scpi, self._clock, self._dialect.read.format(node=self._node)
+        )
         # Half of refresh_s since its window ended, and half of the window to its middle.
         t_ns = (asked_ns + answered_ns) // 2 - round(self._settings.refreshed_s * 1e9)
         name = self._channel.name
         if changed := self._panel.changed(answered_ns):
             self.start()
             return Batch(statuses=(StatusReading(name, t_ns, *changed),))
-        try:
-            reading = parse_reading(answer.decode("ascii", errors="replace"))
-        except ProtocolError as error:
-            self._scpi.resynchronise()
-            return self._status_batch(t_ns, str(error))
+        if unreadable:
+            return self._status_batch(t_ns, unreadable)
         late_s = (answered_ns - asked_ns) * 1e-9 - self._settings.refreshed_s
         if late_s > LATE_S + _OVERHEAD_S:
             return self._status_batch(t_ns, late_answer(late_s))

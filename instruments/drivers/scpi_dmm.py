@@ -20,12 +20,13 @@ from pydantic import ValidationInfo, field_validator, model_validator
 
 from instruments.driver_kit.base_settings import NplcSettings, PolledSettings
 from instruments.driver_kit.polling_ticks import Ticks, dither_share
-from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
+from instruments.driver_kit.scpi import QUIET_S, parse_quantity
 from instruments.driver_kit.scpi_multimeter import (
     LATE_S,
-    RESET_TIMEOUT_S,
     ScpiMultimeter,
+    ask_reading,
     late_answer,
+    require_answer_in_time,
 )
 from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.drivers import GENERIC, Driver
@@ -40,9 +41,6 @@ from instruments.reading import (
     StatusReading,
 )
 from instruments.transports.lines import MessageLine
-
-_LONGEST_APERTURE_S: Final = 0.4
-"""Longer ones would come close to the time after which a meter counts as silent."""
 
 _CONTROL_C: Final = "\x03"
 """34420A User's Guide, Using Device Clear; 8845A Programmers Manual, RS-232 Modes of Operation;
@@ -142,9 +140,7 @@ class ScpiDmmSettings(NplcSettings, PolledSettings):
     @field_validator("nplc")
     @classmethod
     def _answers_in_time(cls, value: float, info: ValidationInfo) -> float:
-        mains_hz: int = info.data.get("mains_hz", 50)
-        if value / mains_hz > _LONGEST_APERTURE_S:
-            raise ValueError(f"must be at most {_LONGEST_APERTURE_S * mains_hz:g} here")
+        require_answer_in_time(value, info.data.get("mains_hz", 50))
         return value
 
     @model_validator(mode="after")
@@ -205,9 +201,7 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
     def start(self) -> None:
         """Reset, set up, verify."""
         settings, scpi, node = self._settings, self._scpi, self._node
-        scpi.send("*RST")
-        scpi.send("*CLS")
-        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.reset()
         for command in (*self._model.setup, self._model.auto_zero_off):
             if command:
                 scpi.send(command.format(node=node, range=settings.range, nplc=settings.nplc))
@@ -224,20 +218,16 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         """One reading at each tick."""
         if not self._ticks.wait(0.5):
             return Batch()
-        asked_ns = self._clock()
-        answer = self._scpi.ask_bytes("READ?")
-        answered_ns = self._clock()
+        reading, unreadable, asked_ns, answered_ns = ask_reading(
+            self._scpi, self._clock, "READ?", self._settings.aperture_s + QUIET_S
+        )
         t_ns = (asked_ns + answered_ns) // 2
         name = self._channel.name
         if changed := self._panel.changed(answered_ns):
             self.start()
             return Batch(statuses=(StatusReading(name, t_ns, *changed),))
-        try:
-            reading = parse_reading(answer.decode("ascii", errors="replace"))
-        except ProtocolError as error:
-            # A stale answer: the right one may still be on its way.
-            self._scpi.resynchronise(self._settings.aperture_s + QUIET_S)
-            return self._status_batch(t_ns, str(error))
+        if unreadable:
+            return self._status_batch(t_ns, unreadable)
         clock_pairs: tuple[ClockPair, ...] = ()
         late_s = (answered_ns - asked_ns) * 1e-9 - self._channel.aperture_s
         if late_s > LATE_S + self._model.overhead_s:

@@ -31,10 +31,15 @@ from instruments.driver_kit.base_settings import (
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.front_panel import FrontPanelCheck
 from instruments.driver_kit.polling_ticks import Ticks, dither_share
-from instruments.driver_kit.scpi import QUIET_S, ScpiSession, parse_reading
-from instruments.driver_kit.scpi_multimeter import LATE_S, RESET_TIMEOUT_S, late_answer
+from instruments.driver_kit.scpi import QUIET_S, ScpiSession
+from instruments.driver_kit.scpi_multimeter import (
+    LATE_S,
+    ask_reading,
+    late_answer,
+    require_answer_in_time,
+)
 from instruments.drivers import Driver
-from instruments.errors import ProtocolError, SettingRefused
+from instruments.errors import SettingRefused
 from instruments.reading import (
     Batch,
     Channel,
@@ -51,7 +56,6 @@ from instruments.transports.lines import MessageLine
 Sensor = Literal["rtd", "rtd_4wire", "thermistor", "thermistor_4wire", "thermocouple"]
 
 _OVERHEAD_S: Final = 0.02
-_LONGEST_APERTURE_S: Final = 0.4
 _ZERO_APERTURES: Final = 2
 """Auto-zero integrates a zero (Truevolt), or a reference and a zero (Keithley), too."""
 
@@ -150,8 +154,7 @@ class ScpiThermometerSettings(VisaAddress, PolledSettings):
     @classmethod
     def _has_nplc(cls, value: float, info: ValidationInfo) -> float:
         require_nplc(value, info.data.get("model", ""))
-        if value / info.data.get("mains_hz", 50) > _LONGEST_APERTURE_S:
-            raise ValueError("takes longer than an answer may")
+        require_answer_in_time(value, info.data.get("mains_hz", 50))
         return value
 
     @model_validator(mode="after")
@@ -240,13 +243,11 @@ class ScpiThermometer:
     def start(self) -> None:
         """Reset, select the sensor, verify."""
         scpi, settings = self._scpi, self._settings
-        for command in ("ABOR", "*RST", "*CLS"):
-            scpi.send(command)
-        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.reset("ABOR")
         for command in settings.setup():
             scpi.send(command)
         scpi.send(f"SENS:TEMP:NPLC {settings.nplc:g}")
-        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.wait_until_done()
         scpi.raise_device_errors("its settings")
         if wrong := self._mismatch():
             raise SettingRefused(f"{scpi.name}: {wrong[1]} after it was set")
@@ -258,21 +259,14 @@ class ScpiThermometer:
         """One reading at each tick."""
         if not self._ticks.wait(0.5):
             return Batch()
-        asked_ns = self._clock()
-        answer = self._scpi.ask_bytes("READ?")
-        answered_ns = self._clock()
+        reading, detail, asked_ns, answered_ns = ask_reading(
+            self._scpi, self._clock, "READ?", self._settings.aperture_s + QUIET_S
+        )
         t_ns = (asked_ns + answered_ns) // 2
         name = self._channel.name
         if changed := self._panel.changed(answered_ns):
             self.start()
             return Batch(statuses=(StatusReading(name, t_ns, *changed),))
-        detail = ""
-        reading: float | Status
-        try:
-            reading = parse_reading(answer.decode("ascii", errors="replace"))
-        except ProtocolError as error:
-            self._scpi.resynchronise(self._settings.aperture_s + QUIET_S)
-            reading, detail = Status.UNREADABLE, str(error)
         if reading is Status.OVERLOAD:
             reading, detail = Status.OPEN_SENSOR, "open, or out of its range"
         late_s = (answered_ns - asked_ns) * 1e-9 - self._channel.aperture_s

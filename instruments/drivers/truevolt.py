@@ -28,9 +28,9 @@ from typing import Final, Literal
 
 from instruments.driver_kit.base_settings import NplcSettings
 from instruments.driver_kit.batches import blocks_and_statuses
-from instruments.driver_kit.counter_polling import CounterPolling
-from instruments.driver_kit.scpi import parse_block, parse_quantity, parse_reading
-from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
+from instruments.driver_kit.counter_polling import POLL_S, CounterPolling
+from instruments.driver_kit.scpi import parse_block, parse_quantity, reading_or_unreadable
+from instruments.driver_kit.scpi_multimeter import ScpiMultimeter
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError, SettingRefused
 from instruments.reading import (
@@ -43,9 +43,6 @@ from instruments.reading import (
     StatusReading,
 )
 from instruments.transports.lines import MessageLine
-
-POLL_S: Final = 0.17
-"""At the longest: with the journal's 60 ms, a kill of labctl costs less than 250 ms."""
 
 _MAX_READINGS_PER_QUERY: Final = 2000
 """Readings taken by one ``R?``: 32 kB."""
@@ -101,13 +98,7 @@ def parse_points(text: str) -> tuple[int, int]:
 def parse_readings(answer: bytes) -> list[float | Status]:
     """The readings of an ``R?``. A single unreadable one is a status. Raises ProtocolError."""
     content = parse_block(answer).decode("ascii", errors="replace").strip()
-    readings: list[float | Status] = []
-    for text in content.split(",") if content else []:
-        try:
-            readings.append(parse_reading(text))
-        except ProtocolError:
-            readings.append(Status.UNREADABLE)
-    return readings
+    return [reading_or_unreadable(text) for text in content.split(",")] if content else []
 
 
 class Truevolt(ScpiMultimeter[TruevoltSettings]):
@@ -142,10 +133,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         """Reset, set up, verify, take one zero, and begin."""
         settings, scpi, node = self._settings, self._scpi, self._node
         # An earlier client may have left it acquiring, with a full error queue.
-        scpi.send("ABOR")
-        scpi.send("*RST")
-        scpi.send("*CLS")
-        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.reset("ABOR")
         scpi.send(f"CONF:{node} {settings.range:g}")
         scpi.send(f"{node}:NPLC {settings.nplc:g}")
         scpi.send(f"{node}:ZERO:AUTO ONCE")

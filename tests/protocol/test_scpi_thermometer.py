@@ -168,7 +168,7 @@ def test_a_late_answer_has_no_time() -> None:
         ({"reference_celsius": 20}, "only for a thermocouple"),
         ({"model": "34461A", "sensor_type": "5000", "nplc": 2.0}, "must be one of 0.02"),
         ({"nplc": 12.0, "mains_hz": 50, "interval_s": 0.2}, "interval_s must be more"),
-        ({"model": "34461A", "sensor_type": "5000", "nplc": 100.0}, "longer than an answer may"),
+        ({"model": "34461A", "sensor_type": "5000", "nplc": 100.0}, "must be at most 20 here"),
     ],
 )
 def test_settings_that_cannot_work(changes: dict[str, Any], message: str) -> None:
