@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -26,6 +26,13 @@ from instruments.transports.visa_line import PYVISA_PY, VisaLine
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 DcFunction = Literal["voltage", "current"]
+
+_FLOOR_UNITS: Final = {
+    Quantity.VOLTAGE: "volts",
+    Quantity.CURRENT: "amps",
+    Quantity.POWER: "watts",
+    Quantity.ENERGY: "wh",
+}
 
 
 def accuracy_from_rig(pct_of_reading: float, floor: float) -> Accuracy:
@@ -53,6 +60,12 @@ def require_nplc(value: float, model: str) -> None:
         require_between(value, *specifications.NPLC_BETWEEN[model])
 
 
+def require_together(settings: BaseModel, first: str, second: str) -> None:
+    """Raises ValueError where only one of two keys has a value."""
+    if (getattr(settings, first, None) is None) != (getattr(settings, second, None) is None):
+        raise ValueError(f"{first} and {second} belong together")
+
+
 class DriverSettings(BaseModel):
     """Frozen, and unknown keys are mistakes."""
 
@@ -68,8 +81,7 @@ class AccuracySettings(DriverSettings):
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
-        if (self.accuracy_pct_of_reading is None) != (self.accuracy_floor is None):
-            raise ValueError("accuracy_pct_of_reading and accuracy_floor belong together")
+        require_together(self, "accuracy_pct_of_reading", "accuracy_floor")
         return self
 
     @property
@@ -78,6 +90,41 @@ class AccuracySettings(DriverSettings):
         if self.accuracy_pct_of_reading is None or self.accuracy_floor is None:
             return None
         return accuracy_from_rig(self.accuracy_pct_of_reading, self.accuracy_floor)
+
+
+class QuantityLimits(DriverSettings):
+    """Limits of error of each quantity, in two keys that a driver declares for what it measures:
+    ``voltage_pct_of_reading`` and ``voltage_floor_volts``, and so on."""
+
+    @model_validator(mode="after")
+    def _limits_belong_together(self) -> Self:
+        for quantity in _FLOOR_UNITS:
+            require_together(self, *_limit_keys(quantity))
+        return self
+
+    def rig_limits(self, quantity: Quantity) -> Accuracy | None:
+        """The limits of error in the rig; None where it gives none."""
+        pct, floor = (getattr(self, key, None) for key in _limit_keys(quantity))
+        return None if pct is None or floor is None else accuracy_from_rig(pct, floor)
+
+    def manual_limits(self, quantity: Quantity) -> Accuracy | None:
+        """Those of the maker's manual; None where they are not known here."""
+        return None
+
+    def limits(self, quantity: Quantity) -> Accuracy:
+        """The rig's, or else the manual's. Raises ValueError where neither says."""
+        found = self.rig_limits(quantity) or self.manual_limits(quantity)
+        if found is None:
+            pct, floor = _limit_keys(quantity)
+            raise ValueError(
+                f"the limits of error of its {quantity} are not known here: set {pct} and {floor} "
+                "from its manual"
+            )
+        return found
+
+
+def _limit_keys(quantity: Quantity) -> tuple[str, str]:
+    return f"{quantity}_pct_of_reading", f"{quantity}_floor_{_FLOOR_UNITS[quantity]}"
 
 
 class PolledSettings(DriverSettings):

@@ -14,8 +14,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from instruments.driver_kit.base_settings import (
     NotNegative,
     PolledSettings,
+    QuantityLimits,
     SerialSettings,
-    accuracy_from_rig,
 )
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.polling_ticks import Ticks, dither_share
@@ -35,7 +35,7 @@ from instruments.drivers.elmorlabs_pmd_frames import (
     parse_pmd2,
     parse_pmd_usb,
 )
-from instruments.errors import NoAnswer, ProtocolError, WrongInstrument
+from instruments.errors import ProtocolError, WrongInstrument
 from instruments.reading import (
     Batch,
     Channel,
@@ -47,7 +47,7 @@ from instruments.reading import (
     Status,
 )
 from instruments.transports.lines import ByteLine, SerialFormat
-from instruments.transports.serial_line import bytes_until
+from instruments.transports.serial_line import ask_for_reply
 
 FORMAT: Final = SerialFormat(baud=115200)
 _ANSWER_S: Final = 1.0
@@ -61,7 +61,7 @@ _SHORTEST_AVERAGE_S: Final = 263e-6
 ms. Which one is set cannot be read in the same way from all firmware."""
 
 
-class ElmorlabsPmdSettings(SerialSettings, PolledSettings):
+class ElmorlabsPmdSettings(SerialSettings, PolledSettings, QuantityLimits):
     """Which board, which of its rails, and limits of error, as the maker publishes none."""
 
     line_format: ClassVar[SerialFormat] = FORMAT
@@ -115,18 +115,13 @@ class ElmorlabsPmd:
 
     def _channel(self, rail: str, quantity: Quantity) -> Channel:
         settings = self._settings
-        limits = (
-            (settings.voltage_pct_of_reading, settings.voltage_floor_volts)
-            if quantity is Quantity.VOLTAGE
-            else (settings.current_pct_of_reading, settings.current_floor_amps)
-        )
         return Channel(
             name=f"{quantity.value}_{rail}",
             quantity=quantity,
             clock=Clock.HOST,
             interval_s=settings.interval_s,
             aperture_s=settings.averaged_s,
-            accuracy=accuracy_from_rig(*limits),
+            accuracy=settings.limits(quantity),
             time_u_s=_WIRE_U_S + settings.averaged_s / 2,
             dither=dither_share(settings.dither, settings.interval_s, settings.averaged_s),
         )
@@ -174,11 +169,14 @@ class ElmorlabsPmd:
         self._line.discard()
         model = self._model
         asked_ns = self._clock()
-        self._line.write(model.question)
-        answer = bytes_until(self._line, lambda data: len(data) >= model.answer_bytes, _ANSWER_S)
+        answer = ask_for_reply(
+            self._line,
+            model.question,
+            lambda data: data if len(data) >= model.answer_bytes else b"",
+            _ANSWER_S,
+            f"{self._name}: no answer within {_ANSWER_S:g} s; is it still on?",
+        )
         answered_ns = self._clock()
-        if not answer:
-            raise NoAnswer(f"{self._name}: no answer within {_ANSWER_S:g} s; is it still on?")
         averaged_ns = self._settings.averaged_s * 1e9
         t_ns = round((asked_ns + answered_ns - averaged_ns) / 2)
         try:
@@ -229,15 +227,13 @@ class ElmorlabsPmd:
     def _answer(self, question: bytes) -> bytes:
         """All that comes after a question, until nothing comes. Raises NoAnswer."""
         self._line.discard()
-        self._line.write(question)
-        data = bytes_until(self._line, len, _ANSWER_S)
-        while data and len(data) < 4096 and (more := self._line.read_some(_QUIET_S)):
+        no_answer = (
+            f"{self._name}: no answer to its commands within {_ANSWER_S:g} s; is it an "
+            f"ElmorLabs {self._settings.model}, at 115200 baud?"
+        )
+        data = ask_for_reply(self._line, question, bytes, _ANSWER_S, no_answer)
+        while len(data) < 4096 and (more := self._line.read_some(_QUIET_S)):
             data += more
-        if not data:
-            raise NoAnswer(
-                f"{self._name}: no answer to its commands within {_ANSWER_S:g} s; is it an "
-                f"ElmorLabs {self._settings.model}, at 115200 baud?"
-            )
         return data
 
 

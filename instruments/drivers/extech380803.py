@@ -21,8 +21,8 @@ from pydantic import Field
 from instruments.driver_kit.base_settings import (
     NotNegative,
     PolledSettings,
+    QuantityLimits,
     SerialSettings,
-    accuracy_from_rig,
 )
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.polling_ticks import LONGER, Ticks, dither_share
@@ -100,7 +100,7 @@ def find_reply(data: bytes) -> bytes:
     return b""
 
 
-class Extech380803Settings(SerialSettings, PolledSettings):
+class Extech380803Settings(SerialSettings, PolledSettings, QuantityLimits):
     """The port, and the limits of error of each quantity in the ranges that are used."""
 
     line_format: ClassVar[SerialFormat] = FORMAT
@@ -129,11 +129,6 @@ class Extech380803:
         self._clock = clock
         self._line = line or settings.line(name)
         self._ticks = Ticks(settings.interval_s, dither=settings.dither, least_s=LONGER * _CYCLE_S)
-        limits = (
-            (Quantity.POWER, settings.power_pct_of_reading, settings.power_floor_watts),
-            (Quantity.VOLTAGE, settings.voltage_pct_of_reading, settings.voltage_floor_volts),
-            (Quantity.CURRENT, settings.current_pct_of_reading, settings.current_floor_amps),
-        )
         self.channels = tuple(
             Channel(
                 name=quantity.value,
@@ -141,12 +136,12 @@ class Extech380803:
                 clock=Clock.HOST,
                 interval_s=settings.interval_s,
                 aperture_s=_CYCLE_S,
-                accuracy=accuracy_from_rig(pct, floor),
+                accuracy=settings.limits(quantity),
                 # What it answers is up to one cycle old.
                 time_u_s=_CYCLE_S / 2,
                 dither=dither_share(settings.dither, settings.interval_s, _CYCLE_S),
             )
-            for quantity, pct, floor in limits
+            for quantity in (Quantity.POWER, Quantity.VOLTAGE, Quantity.CURRENT)
         )
 
     def open(self) -> Identity:

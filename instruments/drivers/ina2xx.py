@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -21,7 +22,7 @@ from instruments.driver_kit.base_settings import (
     NotNegative,
     PolledSettings,
     Positive,
-    accuracy_from_rig,
+    QuantityLimits,
 )
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.hwmon_files import (
@@ -94,7 +95,7 @@ _SHUNT_AGREES: Final = 1e-3
 _INTERVAL_AGREES: Final = 0.1
 
 
-class Ina2xxSettings(HostFilesSettings, PolledSettings):
+class Ina2xxSettings(HostFilesSettings, PolledSettings, QuantityLimits):
     """Which chip, its shunt, and limits of error where no data sheet is built in."""
 
     model: Model
@@ -114,7 +115,7 @@ class Ina2xxSettings(HostFilesSettings, PolledSettings):
     voltage_pct_of_reading: NotNegative | None = None
     voltage_floor_volts: NotNegative | None = None
     current_pct_of_reading: NotNegative | None = None
-    current_floor_amps: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+    current_floor_amps: NotNegative | None = None
 
     @field_validator("directory")
     @classmethod
@@ -175,7 +176,8 @@ class Ina2xxSettings(HostFilesSettings, PolledSettings):
     def accuracy(self, quantity: Quantity) -> Accuracy:
         """Limits of error with what the kernel rounds; the current's with the shunt's tolerance."""
         shunt = self.shunt_tolerance_pct / 100
-        if self.voltage_pct_of_reading is None:
+        rig = self.rig_limits(quantity)
+        if rig is None:
             if quantity is Quantity.VOLTAGE:
                 floor = _INA226_BUS_OFFSET_VOLTS + _HALF_MILLI
                 return Accuracy(_INA226_GAIN, floor, _INA226)
@@ -184,16 +186,13 @@ class Ina2xxSettings(HostFilesSettings, PolledSettings):
         family = self.model in INA238_FAMILY
         if quantity is Quantity.VOLTAGE:
             rounded = _BUS_STEP_VOLTS / 2 + 2 * _HALF_MILLI if family else 0.0
-            floor = (self.voltage_floor_volts or 0.0) + rounded
-            return accuracy_from_rig(self.voltage_pct_of_reading, floor)
-        gain = (self.current_pct_of_reading or 0.0) / 100
-        floor = self.current_floor_amps or 0.0
+            return replace(rig, floor=rig.floor + rounded)
         if self.current_from == "energy":
             source = "INA228-Q1 data sheet SLYS022A (energy), the rig, and the shunt's tolerance"
-            return Accuracy(max(gain, _ENERGY_LIMIT) + shunt, floor, source)
-        if family:
-            floor += _SHUNT_STEP_VOLTS / 2 / self.shunt_ohm + 2 * _HALF_MILLI
-        return Accuracy(gain + shunt, floor, "the rig, and the shunt's tolerance")
+            return Accuracy(max(rig.of_reading, _ENERGY_LIMIT) + shunt, rig.floor, source)
+        rounded = _SHUNT_STEP_VOLTS / 2 / self.shunt_ohm + 2 * _HALF_MILLI if family else 0.0
+        source = "the rig, and the shunt's tolerance"
+        return Accuracy(rig.of_reading + shunt, rig.floor + rounded, source)
 
 
 class Ina2xx:

@@ -16,13 +16,14 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, Protocol
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from instruments.driver_kit.arrival_pairs import ArrivalPairs
-from instruments.driver_kit.base_settings import DriverSettings, NotNegative, accuracy_from_rig
+from instruments.driver_kit.base_settings import NotNegative, QuantityLimits, require_one_of
 from instruments.drivers import Driver
 from instruments.drivers.joulescope_reduction import Reduced, Reduction, SampleBlock
 from instruments.errors import ConnectionLost, InstrumentError, SettingRefused
@@ -67,7 +68,7 @@ def is_address(text: str) -> bool:
     return _ADDRESS.fullmatch(text) is not None
 
 
-class JoulescopeSettings(DriverSettings):
+class JoulescopeSettings(QuantityLimits):
     """Which instrument, its range, how far to reduce, and limits of error."""
 
     model: Literal["JS110", "JS220"]
@@ -95,9 +96,8 @@ class JoulescopeSettings(DriverSettings):
     @field_validator("volts_range")
     @classmethod
     def _has_range(cls, value: float, info: ValidationInfo) -> float:
-        allowed = VOLTS_RANGES.get(info.data.get("model", ""), ())
-        if allowed and value not in allowed:
-            raise ValueError(f"must be one of {', '.join(f'{one:g}' for one in allowed)}")
+        if "model" in info.data:
+            require_one_of(value, VOLTS_RANGES[info.data["model"]])
         return value
 
 
@@ -196,10 +196,13 @@ class Joulescope:
 
     def _channel(self, name: str, quantity: Quantity) -> Channel:
         settings = self._settings
-        volts = settings.voltage_pct_of_reading, settings.voltage_floor_volts
-        amps = settings.current_pct_of_reading, settings.current_floor_amps
+        volts, amps = settings.limits(Quantity.VOLTAGE), settings.limits(Quantity.CURRENT)
         # Of watts: both shares, and the floors at the end of the range and at an amp.
-        watts = volts[0] + amps[0], volts[1] + amps[1] * settings.volts_range
+        watts = replace(
+            volts,
+            of_reading=volts.of_reading + amps.of_reading,
+            floor=volts.floor + amps.floor * settings.volts_range,
+        )
         limits = {Quantity.VOLTAGE: volts, Quantity.CURRENT: amps, Quantity.POWER: watts}
         rate = SAMPLE_RATES[settings.model]
         single = name in ("power_least", "power_most")
@@ -209,7 +212,7 @@ class Joulescope:
             clock=Clock.DEVICE,
             interval_s=settings.interval_s,
             aperture_s=1 / rate if single else settings.interval_s,
-            accuracy=accuracy_from_rig(*limits[quantity]),
+            accuracy=limits[quantity],
             clock_tick_s=1 / rate,
             time_u_s=_TIME_U_S,
         )

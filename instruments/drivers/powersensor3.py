@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 
 from instruments.driver_kit.arrival_pairs import ArrivalPairs
-from instruments.driver_kit.base_settings import NotNegative, SerialSettings
+from instruments.driver_kit.base_settings import NotNegative, QuantityLimits, SerialSettings
 from instruments.driver_kit.serial_sign import SerialSign
 from instruments.drivers import Driver
 from instruments.drivers.powersensor3_frames import (
@@ -42,7 +42,6 @@ from instruments.drivers.powersensor3_frames import (
 from instruments.errors import ConnectionLost, NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import (
     EPOCH_NS,
-    Accuracy,
     Batch,
     Block,
     Channel,
@@ -70,7 +69,7 @@ _LAYOUT_BYTES: Final = 256
 PairNumber = Annotated[int, Field(ge=0, lt=SENSORS // 2)]
 
 
-class PowerSensor3Settings(SerialSettings):
+class PowerSensor3Settings(SerialSettings, QuantityLimits):
     """Which pairs are recorded, and how well they were calibrated."""
 
     line_format: ClassVar[SerialFormat] = FORMAT
@@ -197,17 +196,14 @@ class PowerSensor3:
         settings = self._settings
         pair, is_voltage = divmod(sensor, 2)
         interval_s = INTERVAL_US * 1e-6 * settings.average
-        if is_voltage:
-            of_reading, floor = settings.voltage_pct_of_reading, settings.voltage_floor_volts
-        else:
-            of_reading, floor = settings.current_pct_of_reading, settings.current_floor_amps
+        quantity = Quantity.VOLTAGE if is_voltage else Quantity.CURRENT
         return Channel(
-            name=f"{'voltage' if is_voltage else 'current'}_{pair}",
-            quantity=Quantity.VOLTAGE if is_voltage else Quantity.CURRENT,
+            name=f"{quantity}_{pair}",
+            quantity=quantity,
             clock=Clock.DEVICE,
             interval_s=interval_s,
             aperture_s=interval_s,
-            accuracy=Accuracy(of_reading / 100, floor, "the rig (calibration of the sensors)"),
+            accuracy=settings.limits(quantity),
             clock_tick_s=1e-6,
             time_u_s=_TIME_U_S,
         )

@@ -17,15 +17,12 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from instruments.driver_kit.base_settings import (
-    DriverSettings,
-    NotNegative,
-    accuracy_from_rig,
-)
+from instruments.driver_kit.base_settings import NotNegative, QuantityLimits, require_one_of
+from instruments.driver_kit.batches import joined
 from instruments.drivers import Driver
 from instruments.drivers.quarch_qis import ANSWER_S, PORT, QisSession, parse_modules
 from instruments.drivers.quarch_readings import StripeReadings
@@ -80,7 +77,7 @@ _MODULE: Final = re.compile(r"(?:usb|tcp)::[A-Za-z0-9._-]+", re.IGNORECASE)
 _SERVER: Final = re.compile(r"[A-Za-z0-9._-]+(?::\d{1,5})?")
 
 
-class QuarchSettings(DriverSettings):
+class QuarchSettings(QuantityLimits):
     """One module behind a QIS, which of its rails are recorded, and how finely."""
 
     resource: str
@@ -123,8 +120,7 @@ class QuarchSettings(DriverSettings):
     @field_validator("stripe_us")
     @classmethod
     def _is_a_resolution(cls, value: int) -> int:
-        if value not in AVERAGING:
-            raise ValueError(f"must be one of {', '.join(map(str, AVERAGING))}")
+        require_one_of(value, tuple(AVERAGING))
         return value
 
     @field_validator("rails")
@@ -133,12 +129,6 @@ class QuarchSettings(DriverSettings):
         if len({channel_suffix(rail) for rail in value}) != len(value):
             raise ValueError("must name each rail once")
         return value
-
-    @model_validator(mode="after")
-    def _both_or_none(self) -> Self:
-        if (self.power_pct_of_reading is None) != (self.power_floor_watts is None):
-            raise ValueError("power_pct_of_reading and power_floor_watts belong together")
-        return self
 
     @property
     def address(self) -> tuple[str, int]:
@@ -170,7 +160,7 @@ class Quarch:
         self._settings = settings
         self._clock = clock
         self._qis = QisSession(name, line or settings.line(name), settings.resource)
-        watts = settings.power_pct_of_reading is not None
+        watts = settings.rig_limits(Quantity.POWER) is not None
         quantities = [Quantity.VOLTAGE, Quantity.CURRENT, *([Quantity.POWER] if watts else [])]
         self.channels = tuple(
             self._channel(rail, quantity) for rail in settings.rails for quantity in quantities
@@ -222,11 +212,7 @@ class Quarch:
         self._reads += 1  # and not the time: a recorded session takes the same turns
         if self._reads % _STATE_EVERY == 0 or not all_taken:
             batches.append(self._look_after_the_stream(all_taken))
-        return Batch(
-            tuple(block for batch in batches for block in batch.blocks),
-            tuple(status for batch in batches for status in batch.statuses),
-            tuple(pair for batch in batches for pair in batch.clock_pairs),
-        )
+        return joined(batches)
 
     def close(self) -> None:
         """Stop the stream, and leave the module as it is."""
@@ -264,19 +250,13 @@ class Quarch:
     def _channel(self, rail: str, quantity: Quantity) -> Channel:
         settings = self._settings
         interval_s = settings.stripe_us * settings.average / 1e6
-        pct, floor = {
-            Quantity.VOLTAGE: (settings.voltage_pct_of_reading, settings.voltage_floor_volts),
-            Quantity.CURRENT: (settings.current_pct_of_reading, settings.current_floor_amps),
-            Quantity.POWER: (settings.power_pct_of_reading, settings.power_floor_watts),
-        }[quantity]
-        assert pct is not None and floor is not None
         return Channel(
             name=f"{quantity}_{channel_suffix(rail)}",
             quantity=quantity,
             clock=Clock.DEVICE,
             interval_s=interval_s,
             aperture_s=interval_s,
-            accuracy=accuracy_from_rig(pct, floor),
+            accuracy=settings.limits(quantity),
             clock_tick_s=1e-6,
             time_u_s=settings.latency_u_s,
         )

@@ -22,8 +22,8 @@ from instruments.driver_kit.base_settings import (
     NotNegative,
     PolledSettings,
     Positive,
+    QuantityLimits,
     VisaAddress,
-    accuracy_from_rig,
 )
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.polling_ticks import LONGER, Ticks, dither_share
@@ -46,7 +46,6 @@ from instruments.transports.lines import MessageLine
 _LATE_S: Final = 0.2
 _SWITCH_S: Final = 2.0
 """How long the output may take to say that it has switched."""
-_UNITS: Final = {Quantity.VOLTAGE: "volts", Quantity.CURRENT: "amps"}
 _QUANTITIES: Final = (Quantity.VOLTAGE, Quantity.CURRENT)
 _ALL_FIELDS: Final = 3
 """Volts, amps and watts: what one query for all answers."""
@@ -106,7 +105,7 @@ _AMPS: Final = AliasChoices("current_floor_amps", "current_floor")
 """The keys with their units, as in other drivers, and what they were called before 0.2."""
 
 
-class SupplySettings(VisaAddress, PolledSettings):
+class SupplySettings(VisaAddress, PolledSettings, QuantityLimits):
     """One output of a supply, asked for once in ``interval_s`` seconds."""
 
     model: Literal[
@@ -139,23 +138,11 @@ class SupplySettings(VisaAddress, PolledSettings):
         if self.interval_s <= self.refresh_s:
             raise ValueError("interval_s must be more than refresh_s: else readings come twice")
         for quantity in _QUANTITIES:
-            if self.limits(quantity) is None:
-                raise ValueError(
-                    f"the readback accuracy of a {self.model} is not known here: set "
-                    f"{quantity}_pct_of_reading and {quantity}_floor_{_UNITS[quantity]} from its "
-                    "manual"
-                )
+            self.limits(quantity)
         return self
 
-    def limits(self, quantity: Quantity) -> Accuracy | None:
-        """The rig's limits of error, or the manual's; None where neither says."""
-        given = {
-            Quantity.VOLTAGE: (self.voltage_pct_of_reading, self.voltage_floor_volts),
-            Quantity.CURRENT: (self.current_pct_of_reading, self.current_floor_amps),
-        }
-        pct, floor = given[quantity]
-        if pct is not None and floor is not None:
-            return accuracy_from_rig(pct, floor)
+    def manual_limits(self, quantity: Quantity) -> Accuracy | None:
+        """The readback accuracy of the model, where it is known."""
         model = MODELS[self.model]
         return model.volts if quantity is Quantity.VOLTAGE else model.amps
 
@@ -272,15 +259,13 @@ class Supply:
 
     def _describe(self, quantity: Quantity) -> Channel:
         settings = self._settings
-        limits = settings.limits(quantity)
-        assert limits is not None
         return Channel(
             name=quantity,
             quantity=quantity,
             clock=Clock.HOST,
             interval_s=settings.interval_s,
             aperture_s=settings.refresh_s,
-            accuracy=limits,
+            accuracy=settings.limits(quantity),
             time_u_s=settings.refresh_s,
             dither=dither_share(settings.dither, settings.interval_s, settings.refresh_s),
         )

@@ -30,8 +30,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from instruments.driver_kit.base_settings import (
     NotNegative,
     Positive,
+    QuantityLimits,
     VisaAddress,
-    accuracy_from_rig,
     require_one_of,
 )
 from instruments.driver_kit.batches import batch_of_readings
@@ -61,7 +61,6 @@ _AHEAD_S: Final = 0.04
 """Asked from this long before the next update is due: the meter's timer and the host's differ."""
 _WAIT_S: Final = 0.45
 _COMPUTING_S: Final = 0.02
-_RESET_TIMEOUT_S: Final = 1.8
 _MOST: Final = 1e6
 """Watts and watt-hours: 600 V times 40 A are 24 kW."""
 _UPDATED: Final = 1
@@ -112,7 +111,7 @@ _RATE: Final = re.compile(r"(\d+\.?\d*(?:E[+-]?\d+)?)(MS|S)?", re.IGNORECASE)
 _MODES: Final[Mapping[Coupling, str]] = {"ac": "RMS", "dc": "DC"}
 
 
-class Wt300Settings(VisaAddress):
+class Wt300Settings(VisaAddress, QuantityLimits):
     """One element, on locked ranges."""
 
     model: Literal["WT310", "WT310HC", "WT332", "WT333", "WT310E", "WT310EH", "WT332E", "WT333E"]
@@ -161,12 +160,7 @@ class Wt300Settings(VisaAddress):
         if len(set(self.quantities)) < len(self.quantities):
             raise ValueError("quantities: each at most once")
         for quantity in self.measured:
-            if self.limits(quantity) is None:
-                unit = {"voltage": "volts", "current": "amps", "energy": "wh"}[quantity]
-                raise ValueError(
-                    f"the limits of error of its {quantity} are not known here: set "
-                    f"{quantity}_pct_of_reading and {quantity}_floor_{unit} from its manual"
-                )
+            self.limits(quantity)
         return self
 
     @property
@@ -175,16 +169,8 @@ class Wt300Settings(VisaAddress):
         found = tuple(Quantity(name) for name in self.quantities)
         return (*found, Quantity.ENERGY) if self.integrate else found
 
-    def limits(self, quantity: Quantity) -> Accuracy | None:
-        """The rig's limits of error, or the manual's for watts; None where neither says."""
-        pct, floor = {
-            Quantity.POWER: (self.power_pct_of_reading, self.power_floor_watts),
-            Quantity.VOLTAGE: (self.voltage_pct_of_reading, self.voltage_floor_volts),
-            Quantity.CURRENT: (self.current_pct_of_reading, self.current_floor_amps),
-            Quantity.ENERGY: (self.energy_pct_of_reading, self.energy_floor_wh),
-        }[quantity]
-        if pct is not None and floor is not None:
-            return accuracy_from_rig(pct, floor)
+    def manual_limits(self, quantity: Quantity) -> Accuracy | None:
+        """The manual's for watts."""
         if quantity is not Quantity.POWER:
             return None
         model = MODELS[self.model]
@@ -249,9 +235,7 @@ class Wt300:
         """Reset, set up, verify; begin to integrate where the rig says so."""
         settings, scpi = self._settings, self._scpi
         # An integration that is on would refuse every setting.
-        for command in (":INTEG:STOP", ":INTEG:RES", "*RST", "*CLS"):
-            scpi.send(command)
-        scpi.ask("*OPC?", _RESET_TIMEOUT_S)
+        scpi.reset(":INTEG:STOP", ":INTEG:RES")
         scpi.send(":COMM:HEAD OFF")
         scpi.send(":STAT:QMES ON")
         scpi.send(f":INP:MODE {_MODES[settings.coupling]}")
@@ -266,7 +250,7 @@ class Wt300:
         if settings.integrate:
             scpi.send(":INTEG:MODE NORM")
             scpi.send(":INTEG:TIM 0,0,0")
-        scpi.ask("*OPC?", _RESET_TIMEOUT_S)
+        scpi.wait_until_done()
         scpi.raise_device_errors("its settings", _ERRORS)
         if wrong := self._mismatch():
             raise SettingRefused(f"{scpi.name}: {wrong[1]} after it was set")
@@ -390,8 +374,6 @@ class Wt300:
 
     def _describe(self, quantity: Quantity) -> Channel:
         settings = self._settings
-        limits = settings.limits(quantity)
-        assert limits is not None
         ranges = {
             Quantity.VOLTAGE: settings.voltage_range,
             Quantity.CURRENT: settings.current_range,
@@ -403,7 +385,7 @@ class Wt300:
             clock=Clock.HOST,
             interval_s=settings.update_s,
             aperture_s=0.0 if quantity is Quantity.ENERGY else settings.update_s,
-            accuracy=limits,
+            accuracy=settings.limits(quantity),
             range=ranges.get(quantity),
             time_u_s=_POLL_S + _COMPUTING_S / 2,
         )

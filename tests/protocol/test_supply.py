@@ -123,6 +123,10 @@ def test_settings() -> None:
     line = ExpectedExchange()
     with pytest.raises(ValidationError, match="voltage_pct_of_reading"):
         supply(line, "E36312A", voltage_floor_volts=None)
+    for half in LIMITS:  # never the other half by the manual
+        values = {"resource": "TCPIP0::supply::5555::SOCKET", "model": "DP832", half: 0.1}
+        with pytest.raises(ValidationError, match="belong together"):
+            SupplySettings.model_validate(values)
     with pytest.raises(ValidationError, match="a generic has 1"):
         supply(line, "generic", output=2)
     with pytest.raises(ValidationError, match="more than refresh_s"):

@@ -276,6 +276,7 @@ def test_a_refused_setting_and_another_instrument() -> None:
         ({"element": 2}, "a WT310E has 1"),
         ({"update_s": 0.2}, "must be one of 0.1, 0.25"),
         ({"voltage_floor_volts": None}, "voltage_pct_of_reading and voltage_floor_volts"),
+        ({"power_floor_watts": 0.1}, "power_pct_of_reading and power_floor_watts belong together"),
         ({"integrate": True}, "energy_pct_of_reading and energy_floor_wh"),
         ({"quantities": ["power", "power"]}, "at most once"),
         ({"quantities": []}, "at least 1"),
