@@ -44,7 +44,6 @@ class Reduced:
     most_watts: Floats
     lost: tuple[tuple[float, int], ...] = ()
     """Where windows are missing: the middle of the first one, and how many in a row."""
-    missing_samples: int = 0
     duplicates: int = 0
     """Samples that had been there before."""
 
@@ -141,8 +140,7 @@ class Reduction:
             signal.drop_before(end, step)
         self._begin_id = end
         watts = rows[0] * rows[1]
-        missing = np.isnan(watts)
-        whole: NDArray[np.bool_] = np.logical_not(missing.any(axis=1))
+        whole: NDArray[np.bool_] = np.logical_not(np.isnan(watts).any(axis=1))
         middles: Floats = begin + (np.arange(count, dtype=np.float64) + 0.5) * window
         duplicates, self._duplicates = self._duplicates, 0
         watts = watts[whole]
@@ -154,7 +152,6 @@ class Reduction:
             least_watts=watts.min(axis=1) if len(watts) else watts[:, 0],
             most_watts=watts.max(axis=1) if len(watts) else watts[:, 0],
             lost=_runs(middles, whole),
-            missing_samples=int(missing.sum()),
             duplicates=duplicates,
         )
 
