@@ -78,15 +78,6 @@ def power_monitors(devices: Path = DEVICES) -> list[FoundInstrument]:
     ]
 
 
-def _power_monitor(device: str) -> FoundInstrument:
-    found = {chip.address: chip for chip in power_monitors()}
-    if device not in found:
-        raise ConnectionLost(
-            f"{device}: the kernel reads no INA2xx there; is ina2xx or ina238 bound to it?"
-        )
-    return found[device]
-
-
 def joulescopes() -> list[FoundInstrument]:
     """The Joulescopes of this machine; none where the maker's library is not installed."""
     return [
@@ -94,13 +85,6 @@ def joulescopes() -> list[FoundInstrument]:
         for address in joulescope.connected()
         for _, model, serial in [address.split("/")]
     ]
-
-
-def _joulescope(address: str) -> FoundInstrument:
-    found = {one.address: one for one in joulescopes()}
-    if address not in found:
-        raise ConnectionLost(f"{address}: not connected, or pyjoulescope_driver is not installed")
-    return found[address]
 
 
 def identify_visa(resource: str, library: str = PYVISA_PY) -> FoundInstrument:
@@ -123,16 +107,6 @@ def quarch_modules() -> list[FoundInstrument]:
         FoundInstrument(module, f"Quarch {name}".strip(), "quarch")
         for module, name in modules.items()
     ]
-
-
-def identify_module(module: str) -> FoundInstrument:
-    """A Quarch module behind the QIS of this machine. Raises ConnectionLost."""
-    for found in quarch_modules():
-        if found.address.lower() == module.lower():
-            return found
-    raise ConnectionLost(
-        f"{module}: no QIS at {_QIS[0]}:{_QIS[1]} lists it; does QIS run, and is the module on?"
-    )
 
 
 def _model_of(identity: str) -> str:
@@ -240,11 +214,22 @@ def identify_address(address: str) -> FoundInstrument:
     Raises InstrumentError.
     """
     if address.startswith("i2c-"):
-        return _power_monitor(address)
+        missing = "the kernel reads no INA2xx there; is ina2xx or ina238 bound to it?"
+        return _listed(address, power_monitors(), missing)
     if _MODULE.fullmatch(address):
-        return identify_module(address)
+        missing = f"no QIS at {_QIS[0]}:{_QIS[1]} lists it; does QIS run, and is the module on?"
+        return _listed(address, quarch_modules(), missing)
     if joulescope.is_address(address):
-        return _joulescope(address)
+        missing = "not connected, or pyjoulescope_driver is not installed"
+        return _listed(address, joulescopes(), missing)
     if address.startswith("usb:") or ("/" in address and "::" not in address):
         return identify_serial(address)
     return identify_visa(address)
+
+
+def _listed(address: str, found: Sequence[FoundInstrument], missing: str) -> FoundInstrument:
+    """The one of ``found`` at an address, in whatever letter case. Raises ConnectionLost."""
+    for one in found:
+        if one.address.lower() == address.lower():
+            return one
+    raise ConnectionLost(f"{address}: {missing}")
