@@ -57,8 +57,7 @@ def own_power_problem(found: OwnPower | None) -> tuple[str, ...]:
 
 
 def own_measurement_problems(events: Iterable[Event]) -> tuple[str, ...]:
-    """A line for each reason for which a drive that can measure itself did not, or not all the
-    time."""
+    """A line for each reason for which what a drive measured of itself is missing, or a part."""
     return tuple(
         dict.fromkeys(
             str(event.data["reason"])

@@ -10,7 +10,7 @@ import math
 
 from labctl.capture.host.machine import Machine, run_tool
 from labctl.capture.identity.nvme_cli import MEASUREMENT, ask_nvme, nvme_failure
-from labctl.capture.identity.nvme_pages import parse_power_measurement
+from labctl.capture.identity.nvme_pages import parse_power_measurement, whole_measurement_bytes
 from labctl.record.drive_state import DriveState, PowerMeasurement
 
 _FEATURE = "0x25"
@@ -35,7 +35,7 @@ class OwnMeasurement:
         self._generation: int | None = None
         self._is_ours = False
         self.problem = ""
-        """Why the drive did not do what it was last asked; empty where it did."""
+        """What is wrong with what the drive was last asked or told; empty where nothing is."""
 
     def begin(self) -> bool:
         """Measure from now on; whether the drive does. Blocks until the tool has ended."""
@@ -69,7 +69,12 @@ class OwnMeasurement:
     def _read(self) -> PowerMeasurement | None:
         done = ask_nvme(self._machine, MEASUREMENT, self._device)
         found = parse_power_measurement(done.raw)
-        self.problem = "" if found is not None else nvme_failure(done, MEASUREMENT)
+        self.problem = ""
+        if found is None:
+            self.problem = nvme_failure(done, MEASUREMENT)
+        elif len(done.raw) < (whole := whole_measurement_bytes(done.raw)):
+            came = f"{len(done.raw)} bytes came of a page of {whole}"
+            self.problem = f"the histogram of the drive's power measurement is cut off: {came}"
         return found
 
     def _set(self, value: int) -> bool:

@@ -58,7 +58,7 @@ class DriveWatch:
     - ``drive_power``: ``watts``, the drive's own reading, where it has one, at every sample
     - ``drive_measurement``: what the drive measured of its own power (every field of
       PowerMeasurement) since ``since_ns``, where it can; at each phase boundary, and at the end.
-      Each ``reason`` for which there is none comes once
+      Each ``reason`` for which there is none, or not all of it, comes once
     - ``drive_silent`` with ``reason``; ``drive_back`` with ``gap_s``
     """
 

@@ -168,8 +168,8 @@ def parse_power_measurement(page: bytes) -> PowerMeasurement | None:
     that are whole."""
     if len(page) < MEASUREMENT_BYTES:
         return None
-    attributes, count, size = (_number(page, at, 2) for at in (2, 12, 24))
-    starts = range(MEASUREMENT_BYTES, len(page) - 7, max(size, 8))[:count]
+    attributes, size = _number(page, 2, 2), _bin_bytes(page)
+    starts = range(MEASUREMENT_BYTES, min(len(page) - 7, whole_measurement_bytes(page)), size)
     bins = [(power(_number(page, at + 4, 4)) or 0.0, _number(page, at, 4)) for at in starts]
     return PowerMeasurement(
         is_on=bool(attributes & 1),
@@ -183,6 +183,15 @@ def parse_power_measurement(page: bytes) -> PowerMeasurement | None:
         bins=tuple(one for one in bins if one[1]),
         beyond_last_bin=_number(page, 32, 4),
     )
+
+
+def whole_measurement_bytes(page: bytes) -> int:
+    """How long log page 25h is with all bins of its histogram, by what its first 64 bytes say."""
+    return MEASUREMENT_BYTES + _number(page, 12, 2) * _bin_bytes(page)
+
+
+def _bin_bytes(page: bytes) -> int:
+    return max(_number(page, 24, 2), 8)
 
 
 def parse_sanitize_log(page: bytes) -> tuple[int, int] | None:

@@ -166,11 +166,21 @@ async def test_each_phase_boundary_reports_what_was_measured_since_the_one_befor
 
 
 @pytest.mark.parametrize("whole_at_first", [True, False])
+@pytest.mark.parametrize(
+    ("came", "why"),
+    [
+        (63, "no power measurement of the drive: 63 bytes came of a page of 64"),
+        (
+            71, "the histogram of the drive's power measurement is cut off: "
+            "71 bytes came of a page of 72",
+        ),
+    ],
+)  # fmt: skip
 async def test_a_log_that_is_too_short_is_reported_once_with_both_lengths(
-    whole_at_first: bool,
+    came: int, why: str, whole_at_first: bool
 ) -> None:
     reported: list[dict[str, object]] = []
-    drive = Drive(page_bytes=4096 if whole_at_first else 63)
+    drive = Drive(page_bytes=4096 if whole_at_first else came)
     watch = DriveWatch(
         SmartReader(drive, "/dev/nvme0n1", "nvme"),
         lambda: 0,
@@ -178,11 +188,11 @@ async def test_a_log_that_is_too_short_is_reported_once_with_both_lengths(
         own=OwnMeasurement(drive, STATE, 60.0),
     )
     await watch.measure_anew()
-    drive.page_bytes = 63
+    drive.page_bytes = came
     for go_on in (True, True, False):
         await watch.measure_anew(go_on=go_on)
-    why = "no power measurement of the drive: 63 bytes came of a page of 64"
-    assert reported == [{"reason": why}]
+    assert [data["reason"] for data in reported if "reason" in data] == [why]
+    assert any("average_watts" in data for data in reported) is (came > 64)
 
 
 @pytest.fixture
@@ -215,6 +225,7 @@ async def test_the_simulated_drive_measures_what_it_draws(
     assert found is not None and 9 <= found.intervals <= 11
     assert found.average_watts == pytest.approx(1.02 * (ssd.joules - before) / 10, rel=0.01)
     assert sum(count for _, count in found.bins) == found.intervals
+    assert own.problem == ""
     limit = [str(folder / "nvme"), "admin-passthru", "/dev/x", "--opcode=0x09", "--cdw10=0x23"]
     subprocess.run([*limit, f"--cdw13={WATTS | 600}"], check=True)
     pass_seconds(0.1)
