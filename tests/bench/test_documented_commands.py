@@ -113,7 +113,6 @@ ELSEWHERE = {
 what installs labctl (see test_install_lines.py)."""
 
 LONG = {
-    "labctl run my-rig power-per-qd",
     "labctl measure my-rig -- cp -r /usr/share/doc /mnt/ssd/copy",
     "make demo",
     "labctl run my-rig --resume 20261120T220000Z_my-rig_power-per-qd",
