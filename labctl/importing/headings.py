@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from labctl.importing.mapping import UNITS
+from labctl.importing.mapping import UNITS, micro_as_u
 
 _IN_BRACKETS = re.compile(r"[\[(]\s*([^\])]{1,16}?)\s*[\])]")
 _WORDS = {
@@ -34,14 +34,12 @@ _TIME_UNITS = {
 }  # fmt: skip
 
 
-def _plain(text: str) -> str:
-    return text.replace("µ", "u").replace("μ", "u")
-
-
 def known_unit(text: str) -> str:
     """A unit of volts, amps or watts as :data:`UNITS` has it (``VDC``, ``V DC`` and ``Volts`` are
     ``V``, ``ma`` is ``mA``); empty where it is none."""
-    bare = re.sub(r"(?<=[VAWvaw])[ _]?dc$", "", _plain(text).strip("[]() "), flags=re.IGNORECASE)
+    bare = re.sub(
+        r"(?<=[VAWvaw])[ _]?dc$", "", micro_as_u(text).strip("[]() "), flags=re.IGNORECASE
+    )
     if bare in UNITS:
         return bare
     spelled = _SPELLED.fullmatch(bare)
@@ -53,7 +51,7 @@ def known_unit(text: str) -> str:
 
 def time_unit(text: str) -> str:
     """A unit of time as ``s``, ``ms``, ``us``, ``ns`` or ``min``; empty where it is none."""
-    return _TIME_UNITS.get(_plain(text).strip("[]() ").lower(), "")
+    return _TIME_UNITS.get(micro_as_u(text).strip("[]() ").lower(), "")
 
 
 def time_unit_of(heading: str) -> str:
@@ -74,7 +72,7 @@ def unit_of(heading: str) -> str:
     inside = [known_unit(one) for one in _IN_BRACKETS.findall(heading)]
     if any(inside):
         return [one for one in inside if one][-1]
-    text = re.sub(r"(?<=[VAW])[ _]DC$", "", _plain(heading))
+    text = re.sub(r"(?<=[VAW])[ _]DC$", "", micro_as_u(heading))
     last: str = re.split(r"[/_\s]", text)[-1]
     return last if last in UNITS and (last != text or last != heading) else ""
 

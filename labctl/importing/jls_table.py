@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labctl.importing.headings import kind_of, known_unit
-from labctl.importing.mapping import UNITS, Column, Meter, not_there
+from labctl.importing.mapping import Column, Meter, not_there
 from labctl.importing.opening import beginning
 from labctl.importing.table import Floats, Part, Table
 from labctl.importing.times import Ints
@@ -84,8 +84,8 @@ class JlsTable(Table):
             (rail.volts, rail.amps) for rail in self.meter.rails.values()
             if rail.volts is not None and rail.amps is not None
         ]  # fmt: skip
-        wanted = {one: self._signal(one) for one in self.columns()}
-        factors = {one: UNITS[self.unit(one)][1] if self.unit(one) else 1.0 for one in wanted}
+        factors = self.factors()
+        wanted = {one: self._signal(one) for one in factors}
         first = next(iter(self._signals.values()))
         many = samples_a_mean(first.sample_rate)
         step = max(SAMPLES_AT_ONCE // many, 1) * many

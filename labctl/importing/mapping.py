@@ -21,11 +21,20 @@ A mapping is a file of tables ``[[meters]]``, one a file::
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.layout import NAME_PATTERN
@@ -46,6 +55,11 @@ UNITS: dict[str, tuple[str, float]] = {
 """By unit: what it is of, and its size. ``µ`` is read as ``u``."""
 
 
+def micro_as_u(text: str) -> str:
+    """A text with ``u`` for micro, which has two signs in Unicode."""
+    return text.replace("µ", "u").replace("μ", "u")
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,11 +78,12 @@ class Column(_Part):
     unit: str = ""
     channel: str = ""
 
-    @model_validator(mode="after")
-    def _known_unit(self) -> Column:
-        if self.unit and self.unit.replace("µ", "u").replace("μ", "u") not in UNITS:
+    @field_validator("unit")
+    @classmethod
+    def _known_unit(cls, unit: str) -> str:
+        if unit and micro_as_u(unit) not in UNITS:
             raise ValueError(f"unit must be one of {', '.join(UNITS)}")
-        return self
+        return micro_as_u(unit)
 
 
 ColumnAlone = Annotated[Column, BeforeValidator(_column_alone)]
@@ -96,6 +111,12 @@ class RailColumns(_Part):
         if self.stated is not None and (self.volts or self.watts):
             raise ValueError("stated volts go with amps alone")
         return self
+
+    def columns(self) -> Iterator[tuple[str, Column]]:
+        """Those that there are, each behind ``volts``, ``amps`` or ``watts``."""
+        for kind, column in (("volts", self.volts), ("amps", self.amps), ("watts", self.watts)):
+            if column is not None:
+                yield kind, column
 
 
 class Meter(_Part):

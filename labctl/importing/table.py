@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from labctl.analysis.numbers import utc
 from labctl.importing.headings import unit_of
-from labctl.importing.mapping import UNITS, Column, Meter, not_there
+from labctl.importing.mapping import UNITS, Column, Meter, micro_as_u, not_there
 from labctl.importing.opening import UNREADABLE, opened, position, why
 from labctl.importing.times import CLOCK_ONLY, Ints, TimeReader, is_absolute
 from labctl.printable import printable
@@ -110,14 +110,24 @@ class Table:
         self.share = 0.0
         """Of the file, what was read."""
 
-    def columns(self) -> list[Column]:
-        """The columns of its rails."""
-        return [
-            column
-            for rail in self.meter.rails.values()
-            for column in (rail.volts, rail.amps, rail.watts)
-            if column is not None
-        ]
+    def factors(self) -> dict[Column, float]:
+        """The columns of its rails, and what makes volts, amps or watts of their numbers.
+
+        Raises ConfigurationError where a unit is of something else.
+        """
+        found = {}
+        for name, rail in self.meter.rails.items():
+            for kind, column in rail.columns():
+                unit = self.unit(column)
+                of, size = UNITS[unit] if unit else (kind, 1.0)
+                if of != kind:
+                    place, allowed = (
+                        f"rails.{name}.{kind}",
+                        f"is in {unit}, which is no unit of {kind}",
+                    )
+                    raise not_there(self.file, place, column.column, allowed)
+                found[column] = size
+        return found
 
     def place(self, column: str | int) -> int:
         """Where a column stands, from 0. Raises ConfigurationError."""
@@ -135,7 +145,7 @@ class Table:
     def unit(self, column: Column) -> str:
         """Its unit as the mapping or its heading says it, empty where neither does."""
         if column.unit:
-            return column.unit.replace("µ", "u").replace("μ", "u")
+            return column.unit
         place = self.place(column.column)
         return unit_of(self._headings[place]) if place < len(self._headings) else ""
 
@@ -143,12 +153,11 @@ class Table:
         """Its readings. Raises ConfigurationError naming the line of the first that is none."""
         import pyarrow.compute as pc
 
-        wanted = self.columns()
+        factors = self.factors()
         times = [self.place(one) for one in self.meter.time]
-        places = {one: self.place(one.column) for one in wanted}
+        places = {one: self.place(one.column) for one in factors}
         channel = self.meter.channel_column
         label = None if channel is None else self.place(channel)
-        factors = {one: UNITS[self.unit(one)][1] if self.unit(one) else 1.0 for one in wanted}
         needed = {*times, *places.values(), *([] if label is None else [label])}
         for batch, lines in self._batches(sorted(needed)):
             stamps = [batch.column(str(one)) for one in times]
@@ -160,8 +169,8 @@ class Table:
                 if not good.all():
                     self._no_time(text, good, lines)
             found = {one: self._values(batch.column(str(at)), lines) for one, at in places.items()}
-            for one in wanted:
-                values = found[one] * factors[one]
+            for one, factor in factors.items():
+                values = found[one] * factor
                 if label is not None and one.channel:
                     rows = pc.equal(pc.utf8_trim_whitespace(batch.column(str(label))), one.channel)
                     values = np.where(rows.to_numpy(zero_copy_only=False), values, np.nan)
@@ -325,7 +334,7 @@ class Table:
             return float("nan")
         number, unit = text, ""
         for name in sorted(UNITS, key=len, reverse=True):
-            written = text.replace("µ", "u").replace("μ", "u")
+            written = micro_as_u(text)
             if written.endswith(name):
                 number, unit = written.removesuffix(name).strip(), name
                 break

@@ -129,6 +129,8 @@ def import_files(
         )
     if trust_stamps and offset is not None:
         raise _wrong("--offset", offset, "is one thing, --trust-stamps another: say one of them")
+    if dry_run and json_output:
+        raise _wrong("--json", None, "says which run was made, and --dry-run makes none")
     stated = None
     if stated_volts is not None and stated_tolerance_pct is not None:
         stated = stated_volts, stated_tolerance_pct
@@ -342,7 +344,6 @@ def _show_meter(source: Source) -> None:
     import itertools
 
     from labctl.importing.guess import table_of
-    from labctl.importing.mapping import UNITS
 
     meter, table = source.meter, table_of(source.file, source.meter)
     print(f"{source.file}: fields end at {meter.delimiter!r}, decimals at {meter.decimal!r}")
@@ -356,14 +357,8 @@ def _show_meter(source: Source) -> None:
         print(f"  time: {names} ({meter.time_format}{zone})")
     columns = {}
     for name, rail in meter.rails.items():
-        for kind, column in (("volts", rail.volts), ("amps", rail.amps), ("watts", rail.watts)):
-            if column is None:
-                continue
+        for kind, column in rail.columns():
             unit = table.unit(column)
-            if unit and UNITS[unit][0] != kind:
-                place = f"rails.{name}.{kind}"
-                allowed = f"is in {unit}, which is no unit of {kind}"
-                raise ConfigurationError([Mistake(str(source.file), place, column.column, allowed)])
             said = f" in {unit}" if unit else ""
             only = f" where {meter.channel_column} is {column.channel}" if column.channel else ""
             print(f"  {name} {kind}: {column.column}{said}{only}")

@@ -68,6 +68,7 @@ SILENT = {
     "volts that were measured": (
         ("--stated-volts", "12", "--stated-tolerance-pct", "5"), "volts were measured",
     ),
+    "--json of nothing": (("--json", "--dry-run"), "--dry-run makes none"),
 }  # fmt: skip
 
 
@@ -80,6 +81,16 @@ def test_an_option_that_would_say_nothing_is_refused(
     sweep.write_fio(tmp_path / "fio")
     shown = said(tmp_path, "import", "psu.csv", "--fio", "fio", *options, code=2)
     assert words in shown
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--yes", "--json"])
+def test_a_unit_of_something_else_is_refused(sweep: Bench, tmp_path: Path, option: str) -> None:
+    sweep.write_csv(tmp_path / "psu.csv")
+    sweep.write_fio(tmp_path / "fio")
+    columns = ("--volts", "12V current (A)", "--amps", "12V current (A)")
+    wrong = said(tmp_path, "import", "psu.csv", "--fio", "fio", *columns, option, code=2)
+    assert "rails.drive.volts" in wrong and "is in A, which is no unit of volts" in wrong
+    assert not list((tmp_path / "runs").glob("*"))
 
 
 def test_the_command_takes_a_plan_and_idle_times(sweep: Bench, tmp_path: Path) -> None:

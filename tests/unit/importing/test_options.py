@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,21 +14,14 @@ from labctl.importing.work import Work as Worked
 from labctl.importing.workload import read_workload
 from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
-from tests.forked_labctl import labctl
 from tests.unit.importing.exported import Bench, Dialect, bench
+from tests.unit.importing.made_runs import said
 from tests.unit.virtual_bench import Work
 
 
 @pytest.fixture(scope="module")
 def sweep() -> Bench:
     return bench(tuple(Work(Pattern.RANDREAD, 2.0, 4096, depth) for depth in (1, 4, 16)))
-
-
-def said(folder: Path, *words: str, code: int = 0) -> str:
-    environment = {**os.environ, "LABCTL_RUNS": str(folder / "runs")}
-    done = labctl(*words, cwd=folder, env=environment)
-    assert done.returncode == code, done.stderr
-    return done.stdout if code == 0 else done.stderr
 
 
 def test_files_whose_columns_are_called_alike_are_rails_of_their_own(

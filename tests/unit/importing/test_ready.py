@@ -169,6 +169,14 @@ def test_watts_of_a_jls_file_are_the_mean_of_the_product(tmp_path: Path) -> None
                       for name in ("voltage", "current"))  # fmt: skip
     assert volts * current == pytest.approx(11.5)
     assert len(volts) == 2000
+    kept = mapping_text(Mapping(meters=[guess(file, Given()).meter]))
+    for micro in ("µA", "μA"):
+        stated = kept.replace(
+            '{ column = "current" }', f'{{ column = "current", unit = "{micro}" }}'
+        )
+        (part,) = table_of(file, parse_mapping(stated, "kept").meters[0]).parts()
+        (small,) = (v for c, v in part.columns.items() if c.column == "current")
+        assert small == pytest.approx(current * 1e-6)
 
 
 def test_a_jls_file_that_cannot_be_read_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
