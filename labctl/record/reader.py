@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -192,3 +193,8 @@ def find_runs(root: Path) -> list[Path]:
     if not root.is_dir():
         return []
     return sorted(path.parent for path in root.glob(f"*/{HEADER_FILE}"))
+
+
+def runs_in(places: Iterable[Path]) -> list[Path]:
+    """The run directories under several directories, oldest first."""
+    return sorted((run for place in places for run in find_runs(place)), key=lambda run: run.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,20 +10,18 @@ import typer
 from typer.core import TyperCommand
 
 from labctl.analysis.compare.comparison import compare_sides
-from labctl.analysis.compare.gate import Gate, check_gate, parse_allowances, parse_gate
+from labctl.analysis.compare.gate import check_gate
 from labctl.analysis.compare.points import AnalysedRun
 from labctl.analysis.run.drives import run_of_drive, runs_of_drives
 from labctl.analysis.run.summary import summarise
+from labctl.cli.results.gated import GateFileOption, exit_code, gate_of, print_json, write_page
 from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.pager import pages
 from labctl.cli.terminal.run_names import find_run
-from labctl.errors import ConfigurationError, JournalError, Mistake
-from labctl.record.json_values import plain_json
+from labctl.errors import ConfigurationError, Mistake
 from labctl.record.reader import RunRecord
 from labctl.report.text.comparison import comparison_csv, comparison_text
-from labctl.toml_reading import read_configuration
 
-GATE_FAILED = 1
 AGAINST = "--against"
 _BETWEEN = "\0"
 """Between the runs of a side: no path has it."""
@@ -65,9 +62,7 @@ def compare_runs(
             help="Runs, by directory or name; RUN:DRIVE is one of several drives.",
         ),
     ],
-    gate_file: Annotated[
-        Path | None, typer.Option("--gate", help="A gate file (TOML): limits.")
-    ] = None,
+    gate_file: GateFileOption = None,
     allowances: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,23 +108,16 @@ def compare_runs(
             review_figures(record, summary, methods_of(record, summary))
             for (record, summary), *_ in sides
         ]
-        try:
-            page = comparison_page(found, sides[0][0][1], result, figures)
-            html.write_text(page, encoding="utf-8")
-        except OSError as error:
-            raise JournalError(f"cannot write {html}: {error.strerror or error}") from error
+        write_page(html, comparison_page(found, sides[0][0][1], result, figures))
     if json_output:
-        data = plain_json(found)
-        if result is not None:
-            data["gate"] = {**plain_json(result), "passed": result.passed}
-        print(json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False))
+        print_json(found, result)
     elif csv_output:
         print(comparison_csv(found), end="")
     else:
         print(comparison_text(found, result), end="")
         if html is not None:
             print(f"page: {html}")
-    return 0 if result is None or result.passed else GATE_FAILED
+    return exit_code(result)
 
 
 def _sides(runs: Sequence[Path], against: Sequence[str]) -> list[list[RunRecord]]:
@@ -161,13 +149,3 @@ def record_of(path: Path) -> RunRecord:
     if path.exists() or not colon or not Path(run).is_dir():
         return RunRecord(path)
     return run_of_drive(RunRecord(Path(run)), drive)
-
-
-def gate_of(file: Path | None, allowances: Sequence[str], strict: bool) -> Gate | None:
-    """The gate of a file and of ``--allow``; None without either. Raises ConfigurationError."""
-    limits = parse_allowances(allowances)
-    if file is not None:
-        read = parse_gate(read_configuration(file), str(file))
-        limits = [*read.limits, *limits]
-        strict = strict or read.strict
-    return Gate(limits=limits, strict=strict) if limits else None

@@ -10,18 +10,17 @@ import typer
 
 from labctl.analysis.methods.power_verdicts import judge
 from labctl.analysis.run.summary import summarise
+from labctl.cli.results.gated import FAILED, write_page
 from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.completion import complete_limits
 from labctl.cli.terminal.pager import pages
 from labctl.cli.terminal.run_names import RunArgument
-from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.errors import ConfigurationError, Mistake
 from labctl.record.json_values import plain_json
 from labctl.record.power_limits import built_in_limits, load_limits
 from labctl.record.reader import RunRecord
 from labctl.report.text.verdicts import judgement_text
 from labctl.toml_reading import parse_toml
-
-FAILED = 1
 
 
 @pages
@@ -50,10 +49,7 @@ def judge_run(
     if html is not None:
         from labctl.report.pages.verdicts import verdicts_page
 
-        try:
-            html.write_text(verdicts_page(record, summary, found), encoding="utf-8")
-        except OSError as error:
-            raise JournalError(f"cannot write {html}: {error.strerror or error}") from error
+        write_page(html, verdicts_page(record, summary, found))
     if json_output:
         data = plain_json(found)
         data |= {"verdict": found.verdict.value, "passed": found.passed}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -15,14 +14,15 @@ from labctl.analysis.compare.gate import check_trend
 from labctl.analysis.compare.series_table import RunOfSeries, run_of_series
 from labctl.analysis.compare.trend import trend
 from labctl.analysis.run.summary import summarise
-from labctl.cli.results.compare import GATE_FAILED, gate_of, record_of
+from labctl.cli.results.compare import record_of
+from labctl.cli.results.gated import GateFileOption, exit_code, gate_of, print_json, write_page
 from labctl.cli.terminal.arguments import JsonOption, RunsToReadOption
 from labctl.cli.terminal.pager import pages
-from labctl.cli.terminal.run_names import find_run, runs_in
+from labctl.cli.terminal.run_names import find_run
 from labctl.cli.terminal.runs_place import places_to_read
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record.header import Header
-from labctl.record.json_values import plain_json
+from labctl.record.reader import runs_in
 from labctl.record.timebase import NS_PER_S
 from labctl.report.text.trend import trend_csv, trend_text
 
@@ -47,9 +47,7 @@ def print_trend(
     since: Annotated[
         str | None, typer.Option(metavar="DATE", help="Only runs from then on: 2026-03-01.")
     ] = None,
-    gate_file: Annotated[
-        Path | None, typer.Option("--gate", help="A gate file (TOML): limits.")
-    ] = None,
+    gate_file: GateFileOption = None,
     allowances: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,15 +78,9 @@ def print_trend(
     if html is not None:
         from labctl.report.pages.trend import trend_page
 
-        try:
-            html.write_text(trend_page(found, result), encoding="utf-8")
-        except OSError as error:
-            raise JournalError(f"cannot write {html}: {error.strerror or error}") from error
+        write_page(html, trend_page(found, result))
     if json_output:
-        data = plain_json(found)
-        if result is not None:
-            data["gate"] = {**plain_json(result), "passed": result.passed}
-        print(json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False))
+        print_json(found, result)
     elif csv_output:
         print(trend_csv(found), end="")
     elif not found.series:
@@ -97,7 +89,7 @@ def print_trend(
         print(trend_text(found, result), end="")
         if html is not None:
             print(f"page: {html}")
-    return 0 if result is None or result.passed else GATE_FAILED
+    return exit_code(result)
 
 
 def _moment_ns(text: str | None) -> int:

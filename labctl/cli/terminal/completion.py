@@ -66,8 +66,9 @@ def _limits() -> Iterable[str]:
 
 
 def _runs() -> Iterable[str]:
-    from labctl.cli.terminal.run_names import LATEST, runs_in
+    from labctl.cli.terminal.run_names import LATEST
     from labctl.cli.terminal.runs_place import run_places
+    from labctl.record.reader import runs_in
 
     found = runs_in(run_places())
     return [LATEST, *reversed([path.name for path in found])]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +27,7 @@ def find_run(text: str) -> Path:
     several have the text.
     """
     from labctl.cli.terminal.runs_place import run_places
+    from labctl.record.reader import runs_in
 
     if is_address(text):
         from labctl.service.runs.open_run import fetched_run
@@ -53,13 +53,6 @@ def find_run(text: str) -> Path:
         known = meant(name, (run.name for run in runs)) or f" ({len(runs)} there: labctl runs)"
         raise typer.BadParameter(f"there is no run {text!r}, neither here nor in {root}{known}")
     return Path(f"{named[0]}{colon}{rest}")
-
-
-def runs_in(places: Iterable[Path]) -> list[Path]:
-    """The runs in these directories, oldest first."""
-    from labctl.record.reader import find_runs
-
-    return sorted((run for place in places for run in find_runs(place)), key=lambda run: run.name)
 
 
 def _latest(runs: list[Path], rig: str, root: str) -> Path:

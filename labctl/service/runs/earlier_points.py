@@ -11,7 +11,7 @@ from labctl.errors import JournalError
 from labctl.record.events import EventKind, Outcome
 from labctl.record.phase import Phase
 from labctl.record.point_end import PointEnd
-from labctl.record.reader import RunRecord, find_runs
+from labctl.record.reader import RunRecord, runs_in
 from labctl.record.timebase import NS_PER_S
 
 MOST_RUNS = 5
@@ -51,8 +51,7 @@ def earlier_points(places: Sequence[Path], rig_name: str) -> EarlierPoints:
     """What the newest runs of a rig in ``places`` tell. Runs that cannot be read tell nothing."""
     found: dict[Phase, list[float]] = {}
     runs = 0
-    paths = sorted((path for place in places for path in find_runs(place)), key=_name)
-    for path in paths[: -MOST_LOOKED_AT - 1 : -1]:
+    for path in runs_in(places)[: -MOST_LOOKED_AT - 1 : -1]:
         try:
             record = RunRecord(path)
             ended = _ended(record) if record.header.rig_name == rig_name else {}
@@ -64,10 +63,6 @@ def earlier_points(places: Sequence[Path], rig_name: str) -> EarlierPoints:
         if runs == MOST_RUNS:
             break
     return EarlierPoints(found, runs)
-
-
-def _name(path: Path) -> str:
-    return path.name
 
 
 def _ended(record: RunRecord) -> dict[Phase, list[float]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from labctl.capture.run.resume_agreement import in_words, plan_differences
 from labctl.errors import ConfigurationError, JournalError
-from labctl.record.reader import RunRecord, find_runs
+from labctl.record.reader import RunRecord, runs_in
 
 JOB_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}"
 """A scheduler's words for a job: "slurm-lab-1234", "1234.pbs", "batch:nightly-7"."""
@@ -38,9 +38,9 @@ def run_of_job(
     rig and the plan in their name.
     """
     named = f"_{rig_name}_{plan_name}"
-    runs = [run for place in places for run in find_runs(place) if named in run.name]
+    runs = [run for run in runs_in(places) if named in run.name]
     another = ""
-    for run in sorted(runs, key=lambda run: run.name, reverse=True):
+    for run in reversed(runs):
         try:
             record = RunRecord(run)
         except JournalError:  # it cannot be read, so it cannot go on
