@@ -37,6 +37,7 @@ from pydantic import (
 )
 
 from labctl.errors import ConfigurationError, Mistake
+from labctl.importing.times import check_zone
 from labctl.record.layout import NAME_PATTERN
 from labctl.toml_reading import mistakes_of, parse_toml, read_configuration
 
@@ -46,6 +47,8 @@ itself. The budget names it as assumed."""
 
 Seconds = Annotated[float, Field(ge=0, le=1e6)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+HeadingOrNumber = str | Annotated[int, Field(ge=1)]
+"""A column by its heading, or by its number from 1."""
 
 UNITS: dict[str, tuple[str, float]] = {
     "V": ("volts", 1.0), "mV": ("volts", 1e-3), "uV": ("volts", 1e-6), "kV": ("volts", 1e3),
@@ -74,7 +77,7 @@ class Column(_Part):
     ``channel``: of a file with a reading a row, only rows that name this channel.
     """
 
-    column: str | Annotated[int, Field(ge=1)]
+    column: HeadingOrNumber
     unit: str = ""
     channel: str = ""
 
@@ -134,7 +137,7 @@ class Meter(_Part):
     """Line of the headings, from 1; 0: there are none."""
     first_line: Annotated[int, Field(ge=1)] = 2
     """Line of the first reading."""
-    time: Annotated[list[str | int], Field(max_length=2)]
+    time: Annotated[list[HeadingOrNumber], Field(max_length=2)]
     """The column of the time, or those of the date and of the time; none with ``rows``."""
     time_format: str
     """``iso``; ``epoch_s``, ``epoch_ms``, ``epoch_us``, ``epoch_ns``; since the start ``s``,
@@ -144,7 +147,7 @@ class Meter(_Part):
     """How far the rows of a file without times are apart."""
     zone: str = ""
     """Of times without one: ``UTC``, ``+02:00``, ``Europe/Berlin``; empty: not known."""
-    channel_column: str | int | None = None
+    channel_column: HeadingOrNumber | None = None
     rails: Annotated[dict[Name, RailColumns], Field(min_length=1)]
     accuracy_pct: Annotated[float, Field(ge=0, le=50)] | None = None
     """Limit of error, % of reading, of each column."""
@@ -158,6 +161,12 @@ class Meter(_Part):
     offset_s: float | None = None
     """What to add to its times to get fio's."""
     offset_u_s: Seconds | None = None
+
+    @field_validator("zone")
+    @classmethod
+    def _known_zone(cls, zone: str) -> str:
+        check_zone(zone)
+        return zone
 
     @property
     def field_end(self) -> str:

@@ -49,8 +49,8 @@ def heading_of(found: Sniffed, place: int) -> str:
 
 
 def as_column(text: str) -> str | int:
-    """A column as a person says it: a number, or its heading."""
-    return int(text) if text.isdigit() else text
+    """A column as a person says it: a number from 1 on, or its heading."""
+    return int(text) if text.isdecimal() and int(text) else text
 
 
 def rails_in(

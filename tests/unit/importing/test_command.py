@@ -53,6 +53,17 @@ def test_a_swapped_pair_is_named(sweep: Bench, tmp_path: Path) -> None:
     assert "fio/0.json: file: is what fio printed: name it with --fio" in text
 
 
+@pytest.mark.parametrize("option", ["--time", "--volts", "--amps", "--watts"])
+@pytest.mark.parametrize("column", ["0", "²", "99"])
+def test_a_column_that_is_not_there_is_refused(
+    sweep: Bench, tmp_path: Path, option: str, column: str
+) -> None:
+    sweep.write_csv(tmp_path / "psu.csv")
+    sweep.write_fio(tmp_path / "fio")
+    text = said(tmp_path, "import", "psu.csv", "--fio", "fio", option, column, "--yes", code=2)
+    assert column in text and "psu.csv: " in text
+
+
 @pytest.mark.parametrize("option", [("--accuracy-pct", "0.1"), ("--zone", "UTC")])
 def test_an_option_that_a_mapping_would_hide_is_refused(
     tmp_path: Path, option: tuple[str, str]
