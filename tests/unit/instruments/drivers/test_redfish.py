@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -102,7 +105,7 @@ def serving() -> Iterator[Callable[[Answer], str]]:
     """Starts a server that answers each GET so; its address."""
     servers = []
 
-    def serve(answer: Answer) -> str:
+    def serve(answer: Answer, tls: ssl.SSLContext | None = None) -> str:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -114,9 +117,11 @@ def serving() -> Iterator[Callable[[Answer], str]]:
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}"
+        return f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}"
 
     yield serve
     for server in servers:
@@ -179,6 +184,42 @@ def test_the_login_goes_with_each_request_and_is_in_no_message(
         controller(serving(answer), **keys).open()
     assert seen == ["Basic bGFiY3RsOnMzY3JldC13b3Jk"]
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
+def test_a_password_goes_only_to_a_server_with_a_certificate_that_is_known(
+    serving: Callable[..., str], tmp_path: Path
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    words = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    files = ("-keyout", str(key), "-out", str(certificate))
+    of = ("-subj", "/CN=bmc", "-addext", "subjectAltName=IP:127.0.0.1")
+    subprocess.run(
+        ["openssl", "req", "-x509", *words, *files, *of],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    (tmp_path / "password").write_text("s3cret-word\n")
+    logins = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        logins.append(handler.headers["Authorization"])
+        resources(OLDER)(handler)
+
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    url = serving(answer, tls)
+    login = {"user": "labctl", "password_file": str(tmp_path / "password")}
+    known = login | {"ca_file": str(certificate)}
+    for address, keys in ((url, login), (url.replace("127.0.0.1", "localhost"), known)):
+        with pytest.raises(ConnectionLost, match="certificate"):
+            controller(address, **keys).open()
+    assert not logins
+    instrument = controller(url, **known)
+    assert str(instrument.open()) == "Redfish R1"
+    instrument.close()
+    assert logins and None not in logins
 
 
 def test_several_chassis_are_named(serving: Callable[[Answer], str]) -> None:
