@@ -54,7 +54,9 @@ async def done(
 
 
 @pytest.mark.parametrize("rate", [1.0793, 0.93])
-@pytest.mark.parametrize("duration_s", [3.0, 6.0, pytest.param(10.0, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "duration_s", [3.0, *(pytest.param(long, marks=pytest.mark.long) for long in (6.0, 10.0))]
+)
 async def test_a_phase_has_the_length_that_labctl_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: float, duration_s: float
 ) -> None:

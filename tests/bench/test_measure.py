@@ -185,6 +185,7 @@ def test_the_truth_lies_within_the_uncertainty_of_a_program_and_of_its_parts(lab
     assert page.count("step one") >= 2  # in the command and among the marks
 
 
+@pytest.mark.long
 def test_a_stretch_is_named_by_marks_seconds_and_the_clock(lab: Lab) -> None:
     script = "echo a1; sleep 3; echo b2; sleep 1"
     assert (
@@ -236,6 +237,7 @@ def test_what_cannot_be_started_is_refused_before_anything_is_recorded(lab: Lab)
     assert lab.runs() == before
 
 
+@pytest.mark.long
 def test_a_limit_ends_a_program_that_hangs_with_all_that_it_has_started(
     lab: Lab, sign: str
 ) -> None:

@@ -190,6 +190,7 @@ def slow(tmp_path: Path) -> Iterator[DriveProcess]:
         yield process
 
 
+@pytest.mark.long
 async def test_rounds_end_when_every_point_is_steady_over_five(
     slow: DriveProcess, tmp_path: Path
 ) -> None:

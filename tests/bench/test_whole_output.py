@@ -177,6 +177,7 @@ def test_one_that_is_not_what_fio_printed_is_not_believed(
         assert_reported(summarise(RunRecord(copy)), index)
 
 
+@pytest.mark.long
 def test_one_that_is_missing_is_reported_everywhere(copied: Path) -> None:
     index, file = next(iter(outputs(copied).items()))
     file.unlink()

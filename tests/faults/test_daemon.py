@@ -162,6 +162,7 @@ def test_with_a_rig_that_was_changed_since_it_begins_anew(
     assert_completed_once(second)
 
 
+@pytest.mark.long
 def test_sigterm_ends_the_run_and_keeps_the_job(bench: Bench, home: Path, tmp_path: Path) -> None:
     (number,) = queued(home, bench.rig, plan_file(tmp_path, seconds=20))
     with DaemonProcess(home, bench.rig) as daemon:
@@ -172,6 +173,7 @@ def test_sigterm_ends_the_run_and_keeps_the_job(bench: Bench, home: Path, tmp_pa
     assert daemon.queue.job(number).state is JobState.QUEUED
 
 
+@pytest.mark.long
 def test_a_cancelled_job_is_stopped_and_the_next_begins(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:

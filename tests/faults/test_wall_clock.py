@@ -58,6 +58,7 @@ def influx() -> Iterator[FakeInflux]:
     thread.join()
 
 
+@pytest.mark.long
 def test_a_stepped_wall_clock_moves_nothing_that_is_measured_or_sent(
     bench: Bench, tmp_path: Path, influx: FakeInflux
 ) -> None:

@@ -169,6 +169,7 @@ async def test_killed_and_started_again_in_the_middle(influx: InfluxServer, tmp_
         server.kill()
 
 
+@pytest.mark.long
 async def test_stopped_for_seconds(influx: InfluxServer, bucket: str, tmp_path: Path) -> None:
     """Longer than the writer waits for an answer, so that batches arrive twice."""
     run = busy_run(tmp_path, 20.0)
@@ -381,6 +382,7 @@ async def test_the_clocks_of_server_and_lab_disagree(
     assert_same(influx.points(name), points_of(run.path))
 
 
+@pytest.mark.long
 @pytest.mark.fault
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
 async def test_the_disk_of_the_server_is_full_for_a_while(

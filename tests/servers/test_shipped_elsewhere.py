@@ -148,6 +148,7 @@ def test_secrets_without_an_address_stay_here(place: Place, site: str) -> None:
     place.nothing_received()
 
 
+@pytest.mark.long
 def test_a_password_for_the_broker_stays_with_the_broker(place: Place) -> None:
     """The stranger's record says host and user; the site has both of its own."""
     with TcpRecorder() as own:
@@ -262,6 +263,7 @@ def test_what_is_kept_until_it_was_shipped_is_decided_without_asking_anybody(pla
     place.nothing_received()
 
 
+@pytest.mark.long
 def test_another_broker_than_the_sites_does_not_get_its_password(place: Place) -> None:
     secret = place.file("password", SITE_TOKEN)
     place.site(mqtt(1, f'user = "lab"\npassword_file = "{secret}"\n'))

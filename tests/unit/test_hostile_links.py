@@ -128,6 +128,7 @@ def grown(file: Path) -> None:
         stream.truncate(SPARSE_BYTES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [HEADER_FILE, EVENTS_FILE, "fio", "sinks/influxdb.json"])
 def test_no_more_is_read_than_any_run_has(run: Path, name: str) -> None:
     if name == "fio":

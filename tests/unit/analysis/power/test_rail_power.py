@@ -366,6 +366,7 @@ def _over_time(t: np.ndarray, values: np.ndarray, begin: float, end: float) -> f
     return float(np.trapezoid(values, t) / (end - begin))
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32 - 1))
 def test_long_phases_worked_on_in_parts_give_the_same(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -99,6 +99,7 @@ def test_the_watts_chart_shows_every_total_and_the_axis_in_order() -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.long
 def test_a_large_run_has_all_its_phases_in_small_charts() -> None:
     sweep = Sweep(
         name="all",
@@ -204,6 +205,7 @@ def test_sweeps_are_named_by_what_they_do_where_there_is_no_room(tmp_path: Path)
 CELLS = {CELL_INK, CELL_RED, "#ffffff"}
 
 
+@pytest.mark.long
 def test_every_colour_of_a_chart_has_one_for_dark_screens(tmp_path: Path) -> None:
     for name, summary in RUNS.items():
         (tmp_path / name).mkdir()

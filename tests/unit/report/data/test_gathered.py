@@ -136,6 +136,7 @@ def test_a_run_that_is_named_and_a_compaction_look_at_every_file(runs: Path, cac
     assert query(COUNT, [runs]).rows == ((8, 6),)
 
 
+@pytest.mark.long
 def test_parts_are_joined_so_that_they_stay_few(runs: Path, cache: Path, original: Path) -> None:
     for number in range(12):
         shutil.copytree(original, runs / f"more-{number:02d}")

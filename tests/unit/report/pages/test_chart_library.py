@@ -55,6 +55,7 @@ def of_somebody_else(file: Path) -> None:
     os.chown(file, 1, 1)
 
 
+@pytest.mark.long
 def test_it_is_made_once_kept_private_and_made_anew_when_damaged(tmp_path: Path) -> None:
     made = chart_library()
     assert "vegaEmbed" in made

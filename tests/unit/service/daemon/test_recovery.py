@@ -69,7 +69,7 @@ def test_what_was_ended_for_a_reason_begins_anew(cut_off: Path, outcome: Attempt
     assert resumed(kept, cut_off.parent) == (None, "")
 
 
-@pytest.mark.parametrize("asked", ["report", "review"])
+@pytest.mark.parametrize("asked", [pytest.param("report", marks=pytest.mark.long), "review"])
 def test_a_report_of_the_first_part_alone_is_made_anew(tmp_path: Path, asked: str) -> None:
     """The run was stopped, which wrote one, went on, and was killed right behind its end; or it was
     killed between the report and the review that the plan asks for."""
