@@ -283,15 +283,11 @@ def _span_shown(
     return min(first_ns, begin_ns), max(last_ns, end_ns)
 
 
-def _without_search(clock: FileClock) -> dict[str, Any]:
-    return {key: value for key, value in asdict(clock).items() if key != "searched"}
-
-
 def import_json(found: Imported, works: Sequence[Work]) -> dict[str, Any]:
     """What was made of what, for a program."""
     return {
         "run": str(found.path),
-        "clocks": [_without_search(one) for one in found.clocks],
+        "clocks": [asdict(one) for one in found.clocks],
         "phases": [
             {
                 "phase": phase.label,

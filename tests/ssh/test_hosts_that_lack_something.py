@@ -76,6 +76,7 @@ def examined_and_measured(
     summary = json.loads((path / "summary.json").read_text())
     assert {item["outcome"] for item in summary["phases"]} == {"completed"}
     for item in (one for one in summary["phases"] if one["phase"]["role"] == "measure"):
+        assert item["watts"] is not None, item
         assert item["read"]["total_ios"] > 0 and item["watts"]["value"] > 0
         assert item["temperatures"]["composite"]["start"] > 0
     assert kinds(path, "drive_counters") == kinds(path, "drive_state") == []

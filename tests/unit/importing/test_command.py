@@ -114,12 +114,20 @@ def test_the_command_takes_a_plan_and_idle_times(sweep: Bench, tmp_path: Path) -
     assert re.search(r"^idle \d", text, re.MULTILINE) and "_import_my-sweep" in text
 
 
+def test_what_it_prints_for_a_program_is_what_its_schema_says(sweep: Bench, tmp_path: Path) -> None:
+    sweep.write_csv(tmp_path / "psu.csv", Clock(ahead_s=5))
+    sweep.write_fio(tmp_path / "fio")
+    made = json.loads(said(tmp_path, "import", "psu.csv", "--fio", "fio", "--json"))
+    validate("import", made)
+    (clock,) = made["clocks"]
+    assert min(clock["searched"], key=lambda point: point[1])[0] == pytest.approx(-5, abs=0.5)
+
+
 @pytest.mark.long
 def test_everything_that_works_on_a_run_works_on_it(sweep: Bench, tmp_path: Path) -> None:
     sweep.write_csv(tmp_path / "psu.csv", Clock(ahead_s=5))
     sweep.write_fio(tmp_path / "fio")
     made = json.loads(said(tmp_path, "import", "psu.csv", "--fio", "fio", "--json"))
-    validate("import", made)
     again = json.loads(said(tmp_path, "import", "psu.csv", "--fio", "fio", "--json"))
     assert again["run"].endswith("-2")
     assert again["clocks"] == made["clocks"]
