@@ -32,7 +32,7 @@ from labctl.store.address import StoreAddress, is_address
 from labctl.store.entries import make_store
 from labctl.store.open_place import open_place
 from tests.json_schemas import validate
-from tests.servers.influx_server import ORG, TOKEN, InfluxServer, influxd
+from tests.servers.influx_server import ORG, InfluxServer, InfluxServer1, influxd, influxd1
 from tests.unit.test_docs import ROOT, commands
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
@@ -228,7 +228,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     for name in {name for job in tomllib.loads(matrix[1])["jobs"] for name in job["rigs"]}:
         (folder / "rigs" / f"{name}.toml").write_text(called(text, name))
     (folder / "my-plan.toml").write_text(SHORT_PLAN)
-    server = InfluxServer(tmp_path_factory.mktemp("influxdb")) if influxd() else None
+    kind = InfluxServer if influxd() else InfluxServer1 if influxd1() else None
+    server = kind(tmp_path_factory.mktemp("influxdb")) if kind else None
     if server is not None:
         server.start()
     environment = {
@@ -238,7 +239,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         "LABCTL_HOME": str(folder / "home"),
         "LABCTL_RIGS": str(folder / "rigs"),
         SITE_VARIABLE: str(folder / "site.toml"),
-        TOKEN_VARIABLE: TOKEN,
+        TOKEN_VARIABLE: server.token if server else "",
     }
     one = Lab(folder, rig, server, environment)
     made = one.run(["labctl", "run", "my-rig.toml", "short.toml"])

@@ -243,32 +243,32 @@ def test_unplugged() -> None:
     instrument.close()
 
 
+RECORDED: dict[str, tuple[str, float | None]] = {
+    "voltage_dc_3_3v": ("voltage", 3.302),
+    "current_ma_dc_1ma": ("current", 1e-3),
+    "current_a_dc_0_001a": ("current", 1e-3),
+    "voltage_dc_0_1v_pmax": ("voltage", None),
+    "resistance_ol": ("resistance", None),
+    "diode_ol": ("diode", None),
+}
+
+
 @pytest.mark.skipif(not RECORDINGS.exists(), reason="needs recordings that are not shipped")
-@pytest.mark.parametrize(
-    ("name", "function", "value"),
-    [
-        ("voltage_dc_3_3v", "voltage", 3.302),
-        ("current_ma_dc_1ma", "current", 1e-3),
-        ("current_a_dc_0_001a", "current", 1e-3),
-        ("voltage_dc_0_1v_pmax", "voltage", None),
-        ("resistance_ol", "resistance", None),
-        ("diode_ol", "diode", None),
-    ],
-)
-def test_recordings(name: str, function: str, value: float | None) -> None:
-    text = (RECORDINGS / f"es51922__ut61e_{name}.tsv").read_text()
-    frames = [
-        bytes.fromhex(match[1]) for match in re.finditer(r"^[\d.]+\t([0-9a-f ]+)\t", text, re.M)
-    ]
-    assert frames
-    for raw in frames:
-        decoded = decode(raw)
-        assert decoded.function == function
-        if value is not None:
-            assert decoded.value == pytest.approx(value, abs=1.1e-3 * value)
-            assert decoded.dc and decoded.value is not None
-        else:
-            assert decoded.value is None or decoded.extreme
+def test_recordings() -> None:
+    for name, (function, value) in RECORDED.items():
+        text = (RECORDINGS / f"es51922__ut61e_{name}.tsv").read_text()
+        frames = [
+            bytes.fromhex(match[1]) for match in re.finditer(r"^[\d.]+\t([0-9a-f ]+)\t", text, re.M)
+        ]
+        assert frames, name
+        for raw in frames:
+            decoded = decode(raw)
+            assert decoded.function == function, name
+            if value is not None:
+                assert decoded.value == pytest.approx(value, abs=1.1e-3 * value), name
+                assert decoded.dc and decoded.value is not None, name
+            else:
+                assert decoded.value is None or decoded.extreme, name
 
 
 def test_a_meter_with_an_es51986() -> None:

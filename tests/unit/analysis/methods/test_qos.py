@@ -58,25 +58,24 @@ def test_no_bins_no_shares() -> None:
     assert slow_shares({"jobs": [job(0)]}) == ()
 
 
+_NONE, _ALL = (0.0, 0.0), (99.99, 100.1)
+SLOW_SHARES_PCT = {
+    "pkb_fio-2.1.4.json": (_ALL, _ALL),
+    "sabrent-rkt4p-2tb_randwrite-qd1-nj16_fio-3.33.json": (_NONE, _NONE),
+    "hothanh7_randread-qd16_fio-3.39.json": (_NONE, _NONE),
+}
+"""Least and most share of I/Os over 10 and 100 ms."""
+
+
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no recordings of other people beside the project")
-@pytest.mark.parametrize(
-    ("name", "over_10", "over_100"),
-    [
-        ("pkb_fio-2.1.4.json", (99.99, 100.1), (99.99, 100.1)),
-        ("sabrent-rkt4p-2tb_randwrite-qd1-nj16_fio-3.33.json", (0.0, 0.0), (0.0, 0.0)),
-        ("hothanh7_randread-qd16_fio-3.39.json", (0.0, 0.0), (0.0, 0.0)),
-    ],
-)
-def test_real_output_of_real_drives(
-    name: str, over_10: tuple[float, float], over_100: tuple[float, float]
-) -> None:
+def test_real_output_of_real_drives() -> None:
     """pkb's first job: 0.28 + 84.58 + 11.03 + 4.1 % took 100 ms to 1 s."""
-    document = next(documents((SHARED / name).read_text()))
-    if name.startswith("pkb"):
-        document = {**document, "jobs": document["jobs"][:1]}
-    ten, hundred = slow_shares(document)
-    assert over_10[0] - 0.02 <= ten.least_pct <= ten.most_pct <= over_10[1]
-    assert over_100[0] - 0.02 <= hundred.least_pct <= hundred.most_pct <= over_100[1]
+    for name, expected in SLOW_SHARES_PCT.items():
+        document = next(documents((SHARED / name).read_text()))
+        if name.startswith("pkb"):
+            document = {**document, "jobs": document["jobs"][:1]}
+        for share, (least, most) in zip(slow_shares(document), expected, strict=True):
+            assert least - 0.02 <= share.least_pct <= share.most_pct <= most, (name, share)
 
 
 def test_a_percentile_needs_ios_beyond_it() -> None:
