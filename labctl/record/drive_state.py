@@ -144,6 +144,19 @@ class SmartLog:
     """Operational Lifetime Energy Consumed, as the drive counts it."""
     passed: bool | None = None
     ata_attributes: dict[str, int] = field(default_factory=dict)
+    thermal_throttling_events: int | None = None
+    """This and what follows: log page C0h of the OCP Datacenter NVMe SSD Specification, where the
+    drive has it. One byte, so that 255 may be more."""
+    thermal_throttling_level: int | None = None
+    """0: it does not throttle now; 1 to 3: first to third level."""
+    media_bytes_written: int | None = None
+    media_bytes_read: int | None = None
+    power_state_changes: int | None = None
+    power_loss_events: int | None = None
+    """Times that its protection against loss of power began (PLP Start Count)."""
+    incomplete_shutdowns: int | None = None
+    hottest_celsius: float | None = None
+    """The highest temperature that it has ever recorded."""
 
     def thermal_counters(self) -> dict[str, int]:
         """What moves when a drive gets too hot, by its NVMe name; what is unknown is absent."""
@@ -159,6 +172,8 @@ THERMAL_COUNTERS = (
     "thm_temp2_trans_count",
     "thm_temp1_total_time",
     "thm_temp2_total_time",
+    "thermal_throttling_events",
+    "thermal_throttling_level",
 )
 
 
@@ -170,13 +185,16 @@ _COUNTERS_IN_WORDS = {
     "thm_temp2_trans_count": ("times at the second thermal level", ""),
     "thm_temp1_total_time": ("time at the first thermal level", " s"),
     "thm_temp2_total_time": ("time at the second thermal level", " s"),
+    "thermal_throttling_events": ("thermal throttling events", ""),
+    "thermal_throttling_level": ("thermal throttling level", ""),
 }
 
 
 def counter_words(name: str, before: float, after: float) -> str:
     """How a thermal counter moved, for people: ``time at the first thermal level 0 → 10 s``.
 
-    Units: NVM Express Base Specification 2.0, figure 207. Of several drives a name begins with its
+    Units: NVM Express Base Specification 2.0, figure 207; throttling events and level: OCP
+    Datacenter NVMe SSD Specification, log page C0h. Of several drives a name begins with its
     drive's. A counter that is unknown keeps its name.
     """
     drive, space, counter = name.rpartition(" ")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from instruments.simulated.drive.model import DriveModel
 from instruments.simulated.drive.nvme_structures import (
+    ExtendedSmartLog,
     IdentifyController,
     IdentifyNamespace,
     LbaFormat,
@@ -29,7 +30,11 @@ _HAS_POWER_LIMIT, _HAS_POWER_MEASUREMENT = 1 << 20, 1 << 21
 _WATTS_PER_UNIT = {1: 0.0001, 2: 0.01}
 _POWER_STATE, _POWER_LIMIT, _POWER_MEASUREMENT = 0x02, 0x23, 0x25
 """Features; the last is the log page, too."""
-_SMART = 0x02
+_SMART, _EXTENDED_SMART = 0x02, 0xC0
+_EXTENDED_SMART_GUID = 0xAFD514C97C6F4F9CA4F2BFEA2810AFC5
+"""OCP Datacenter NVMe SSD Specification, log page C0h."""
+_EXTENDED_SMART_VERSION = 5
+_MOST_IN_A_BYTE = 255
 
 _SHIM = """#!/bin/sh
 # Answers as nvme-cli does, for the simulated drive of this directory.
@@ -118,6 +123,8 @@ class DriveHostFiles:
         self._own_power = None if own is None else OwnPowerMeter(ssd, own)
         self._hwmon = directory / "hwmon"
         self._state = directory / "nvme-state"
+        self._hottest_celsius = ssd.composite_celsius
+        self._power_state_changes = 0
         self._hwmon.mkdir()
         self._state.mkdir()
         heat = ssd.parameters.thermal
@@ -146,6 +153,7 @@ class DriveHostFiles:
 
     def update_temperatures(self) -> None:
         """Write the temperatures of hwmon."""
+        self._hottest_celsius = max(self._hottest_celsius, self._ssd.composite_celsius)
         for name, celsius in (
             ("temp1_input", self._ssd.composite_celsius),
             ("temp2_input", self._ssd.case_celsius),
@@ -154,7 +162,9 @@ class DriveHostFiles:
 
     def read_features(self) -> None:
         """Take up what the host has set, and complete an interval of the own measurement."""
-        self._ssd.power_state = self._feature(_POWER_STATE) & 0x1F
+        state = self._feature(_POWER_STATE) & 0x1F
+        self._power_state_changes += state != self._ssd.power_state
+        self._ssd.power_state = state
         limit = self._feature(_POWER_LIMIT)
         unit = _WATTS_PER_UNIT.get(limit >> 16 & 0b11)
         self._ssd.power_limit_watts = None if unit is None else (limit & 0xFFFF) * unit or None
@@ -173,8 +183,9 @@ class DriveHostFiles:
             command.unlink(missing_ok=True)
 
     def update_smart_log(self) -> None:
-        """Write what the SMART log gives."""
+        """Write what the SMART log and the extended one give."""
         self._write_page(f"log-{_SMART}", bytes(self._smart_log()))
+        self._write_page(f"log-{_EXTENDED_SMART}", bytes(self._extended_smart_log()))
 
     def _write_page(self, name: str, page: bytes) -> None:
         replace_bytes(self._state / f"{name}.bin", page)
@@ -211,6 +222,23 @@ class DriveHostFiles:
         if ssd.parameters.throttle.counted:
             log.thermal_transitions[:] = ssd.transitions[1:]
             log.thermal_seconds[:] = [ns // _SECOND_NS for ns in ssd.level_ns[1:]]
+        return log
+
+    def _extended_smart_log(self) -> ExtendedSmartLog:
+        ssd = self._ssd
+        log = ExtendedSmartLog(
+            media_bytes_written=counter(
+                ssd.parameters.identity.bytes_written_before + ssd.written_bytes
+            ),
+            media_bytes_read=counter(ssd.read_bytes),
+            power_state_changes=self._power_state_changes,
+            hottest_celsius=round(self._hottest_celsius),
+            page_version=_EXTENDED_SMART_VERSION,
+        )
+        if ssd.parameters.throttle.counted:
+            log.throttling_events = min(sum(ssd.transitions[1:]), _MOST_IN_A_BYTE)
+            log.throttling_status = ssd.throttle_level
+        log.guid[:] = _EXTENDED_SMART_GUID.to_bytes(16, "little")
         return log
 
     def _controller(self) -> IdentifyController:

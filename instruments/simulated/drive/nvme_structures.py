@@ -1,7 +1,8 @@
 """NVMe structures as the simulated drive returns them, declared field by field.
 
 From the structures of the NVM Express Base Specification 2.3 (Identify Controller, Identify
-Namespace, log pages 02h and 25h), in the order of their bytes, so that no offset is written down.
+Namespace, log pages 02h and 25h) and of the OCP Datacenter NVMe SSD Specification 2.6 (log page
+C0h), in the order of their bytes, so that no offset is written down.
 What the simulated drive does not have is reserved here.
 """
 
@@ -130,6 +131,64 @@ class SmartLog(LittleEndianStructure):
         ("lifetime_energy", c_uint64),
         ("interval_power", c_uint32),
         ("reserved_244", c_uint8 * 268),
+    )
+
+
+class ExtendedSmartLog(LittleEndianStructure):
+    """512 bytes: log page C0h of OCP."""
+
+    _pack_ = 1
+    _fields_ = (
+        ("media_bytes_written", _Counter),
+        ("media_bytes_read", _Counter),
+        ("bad_user_blocks", c_uint64),
+        ("bad_system_blocks", c_uint64),
+        ("xor_recoveries", c_uint64),
+        ("uncorrectable_reads", c_uint64),
+        ("soft_ecc_errors", c_uint64),
+        ("end_to_end_detected", c_uint32),
+        ("end_to_end_corrected", c_uint32),
+        ("system_data_used_percent", c_uint8),
+        ("refreshes", c_uint8 * 7),
+        ("most_erases", c_uint32),
+        ("fewest_erases", c_uint32),
+        ("throttling_events", c_uint8),
+        ("throttling_status", c_uint8),
+        ("specification_errata", c_uint8),
+        ("specification_point", c_uint16),
+        ("specification_minor", c_uint16),
+        ("specification_major", c_uint8),
+        ("pcie_correctable_errors", c_uint64),
+        ("incomplete_shutdowns", c_uint32),
+        ("reserved_116", c_uint8 * 4),
+        ("free_blocks_percent", c_uint8),
+        ("reserved_121", c_uint8 * 7),
+        ("capacitor_health_percent", c_uint16),
+        ("nvme_errata_versions", c_uint8 * 4),
+        ("reserved_134", c_uint8 * 2),
+        ("unaligned_ios", c_uint64),
+        ("security_version", c_uint64),
+        ("blocks_used", c_uint64),
+        ("power_loss_protections", _Counter),
+        ("endurance_estimate", _Counter),
+        ("link_retrainings", c_uint64),
+        ("power_state_changes", c_uint64),
+        ("lowest_firmware", c_uint64),
+        ("dies_total", c_uint16),
+        ("dies_that_may_fail", c_uint16),
+        ("dies_offline", c_uint16),
+        ("hottest_celsius", c_uint8),
+        ("form_factor", c_uint8),
+        ("mean_erases", c_uint64),
+        ("command_timeouts", c_uint32),
+        ("system_area_failures", c_uint64 * 3),
+        ("most_peak_power", c_uint16),
+        ("average_power", c_uint16),
+        ("lifetime_power", c_uint8 * 6),
+        ("firmware", c_uint8 * 88),
+        ("reserved_358", c_uint8 * 136),
+        ("page_version", c_uint16),
+        ("guid", c_uint8 * 16),
     )
 
 

@@ -219,7 +219,8 @@ class Throttle(_Section):
     light: ThrottleLevel
     heavy: ThrottleLevel
     counted: bool
-    """False: the drive throttles but its ``thm_temp*`` counters stay 0, as many do."""
+    """False: the drive throttles but its ``thm_temp*`` counters stay 0, as many do, and so does
+    what log page C0h says of throttling."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

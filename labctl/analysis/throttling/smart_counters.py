@@ -6,10 +6,12 @@ before it, and all ``counters``; ``power_state`` the ``state`` (feature 02h) tha
 Specification 2.0, figure 207, SMART / Health Information), all optional: ``thm_temp1_trans_count``,
 ``thm_temp2_trans_count`` (times the drive went over to light and heavy thermal management),
 ``thm_temp1_total_time``, ``thm_temp2_total_time`` (s), ``warning_temp_time``,
-``critical_comp_time`` (minutes), ``critical_warning`` (bit 1: over a temperature threshold).
+``critical_comp_time`` (minutes), ``critical_warning`` (bit 1: over a temperature threshold). A
+drive with log page C0h of OCP (Datacenter NVMe SSD Specification 2.0 to 2.7) counts, too, the
+``thermal_throttling_events``, and says the ``thermal_throttling_level`` that it is at, 0 for none.
 
 A counter that moved is a proof. One that stands still is none: many drives never count, and the
-``thm_temp`` ones count host-controlled thermal management only.
+``thm_temp`` ones count host-controlled thermal management only; an event may go on for long.
 """
 
 from __future__ import annotations
@@ -23,17 +25,22 @@ from labctl.record.drive_state import counter_words
 from labctl.record.events import Event, EventKind
 from labctl.record.json_values import is_number
 
-TRANSITIONS = ("thm_temp1_trans_count", "thm_temp2_trans_count")
+EVENTS = "thermal_throttling_events"
+MOST_EVENTS = 255
+"""At which its one byte may stay."""
+TRANSITIONS = ("thm_temp1_trans_count", "thm_temp2_trans_count", EVENTS)
 SECONDS = ("thm_temp1_total_time", "thm_temp2_total_time")
 MINUTES = ("warning_temp_time", "critical_comp_time")
 THROTTLE_COUNTERS = (*TRANSITIONS, *SECONDS)
 """Those that move only when the drive holds itself back; ``MINUTES`` tell of heat alone."""
 
+LEVEL = "thermal_throttling_level"
+
 POWER_STATE = "power_state"
 MAX_WATTS = "power_state_max_watts"
 LIMIT_WATTS = "power_limit_watts"
 _SET = (POWER_STATE, LIMIT_WATTS)
-_KNOWN = (*THROTTLE_COUNTERS, *MINUTES, "critical_warning", *_SET, MAX_WATTS)
+_KNOWN = (*THROTTLE_COUNTERS, LEVEL, *MINUTES, "critical_warning", *_SET, MAX_WATTS)
 
 ALL_THE_TIME = 0.9
 """Share of a stretch that its seconds counter must have run for it to be throttled throughout
@@ -101,11 +108,22 @@ class Counters:
     def stood_still(self, begin_ns: int, end_ns: int) -> bool:
         """Whether a drive that does count did not in a stretch."""
         before, after = self._around(begin_ns, end_ns)
-        read = before is not None and after is not None and self.count
-        return read and self.moved(begin_ns, end_ns) is None
+        if before is None or after is None or not self.count:
+            return False
+        throttled = any(self._levels(before.t_ns, after.t_ns))
+        return not throttled and self.moved(begin_ns, end_ns) is None
+
+    def said(self, begin_ns: int, end_ns: int) -> str | None:
+        """In words, that the drive said in a stretch that it throttles; None if it did not."""
+        level = max(self._levels(begin_ns, end_ns), default=0)
+        if level > 0:
+            return f"the drive said that it throttles (level {level:.0f})"
+        before, after = self._around(begin_ns, end_ns)
+        return None if before is None or after is None else self._held(before, after)
 
     def throttled_throughout(self, begin_ns: int, end_ns: int) -> str | None:
-        """In words, that the drive counted (nearly) all seconds of a stretch; None if not so."""
+        """In words, that the drive counted (nearly) all seconds of a stretch, or said that it
+        throttles around and in it without a new event; None if not so."""
         before, after = self._around(begin_ns, end_ns)
         if before is None or after is None:
             return None
@@ -115,19 +133,19 @@ class Counters:
         inside_s = counted - (apart_s - (end_ns - begin_ns) / 1e9)
         needed = max(ALL_THE_TIME * (end_ns - begin_ns) / 1e9 - 1.0, 2.0)
         if inside_s < needed:
-            return None
+            return self._held(before, after)
         return f"the drive counted {counted:.0f} s of throttling in {apart_s:.0f} s"
 
     def throttled_inside(self, begin_ns: int, end_ns: int) -> str | None:
-        """In words, that a drive counted all seconds between its first and last look in a stretch;
-        None if not so."""
+        """In words, that a drive counted all seconds between its first and last look in a stretch,
+        or said at all of them that it throttles, without a new event; None if not so."""
         inside = [one for one in self.readings if begin_ns <= one.t_ns <= end_ns]
         if len(inside) < 2:
             return None
         apart_s = (inside[-1].t_ns - inside[0].t_ns) / 1e9
         counted = sum(_moved(inside[0], inside[-1], name) for name in SECONDS)
         if counted < max(apart_s - UNCOUNTED_S, UNCOUNTED_S):
-            return None
+            return self._held(inside[0], inside[-1])
         return f"the drive counted {counted:.0f} s of throttling in {apart_s:.0f} s"
 
     def began(self, moment_ns: int) -> tuple[int, int] | None:
@@ -168,6 +186,23 @@ class Counters:
             for before, after in pairwise(said)
             if any(before.values.get(one) != after.values.get(one) for one in _SET)
         )
+
+    def _levels(self, begin_ns: int, end_ns: int) -> list[float]:
+        between = (one.values for one in self.readings if begin_ns <= one.t_ns <= end_ns)
+        return [values[LEVEL] for values in between if LEVEL in values]
+
+    def _held(self, first: Reading, last: Reading) -> str | None:
+        """In words, that the drive throttled from one look to another: it said so at all of them,
+        and letting go would have made the next an event. None if not so."""
+        levels = self._levels(first.t_ns, last.t_ns)
+        events = first.values.get(EVENTS), last.values.get(EVENTS)
+        if not all((*levels, LEVEL in first.values, LEVEL in last.values)):
+            return None
+        if events[0] != events[1] or events[0] in (None, MOST_EVENTS):
+            return None
+        apart_s = (last.t_ns - first.t_ns) / 1e9
+        level = f"level {max(levels):.0f}"
+        return f"the drive said for {apart_s:.0f} s that it throttles ({level})"
 
     def _around(self, begin_ns: int, end_ns: int) -> tuple[Reading | None, Reading | None]:
         counting = [

@@ -32,6 +32,9 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
         return ThrottleVerdict(
             OPEN, f"the drive's own counters moved ({counted}), but no stretch stands out"
         )
+    said = phase.counters.said(phase.begin_ns, phase.end_ns)
+    if said is not None:
+        return ThrottleVerdict(OPEN, f"{said}, but no stretch stands out")
     unknown = [item for item in own if item.cause == Cause.UNKNOWN]
     if unknown:
         return ThrottleVerdict(OPEN, f"slower for a reason not known: {unknown[0].evidence}")

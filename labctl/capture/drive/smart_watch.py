@@ -211,7 +211,9 @@ async def watching_drive(
         yield None  # the reason is in the state's problems
         return
     is_nvme = "nvme" in state.smart_device
-    reader = SmartReader(machine, state.smart_device, "nvme" if is_nvme else "scsi")
+    extended = state.smart.thermal_throttling_events is not None
+    kind = "nvme" if is_nvme else "scsi"
+    reader = SmartReader(machine, state.smart_device, kind, extended=extended)
     own = OwnMeasurement(machine, state, longest_s) if state.has_power_measurement else None
     watch = DriveWatch(reader, now_ns, on_event, every_s if is_nvme else None, own)
     await watch.sample("before")

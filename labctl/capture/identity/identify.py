@@ -17,6 +17,7 @@ from labctl.capture.identity.mounts import devices_below, read_mounts, read_own_
 from labctl.capture.identity.node import DrivePlace, find_place, is_missing_device
 from labctl.capture.identity.nvme_cli import (
     CONTROLLER,
+    EXTENDED_SMART,
     NAMESPACE,
     SMART,
     ask_nvme,
@@ -190,8 +191,12 @@ def _ask_nvme_cli(device: str, machine: Machine) -> _Answers:
     namespace = nvme_pages.parse_id_ns(of_namespace.raw)
     smart = nvme_pages.parse_smart_log(of_smart.raw)
     problems = () if smart else (nvme_failure(of_smart, SMART),)
-    short = too_short(of_namespace, NAMESPACE), too_short(of_smart, SMART)
-    return _Answers(controller, namespace, smart, None, problems, short)
+    short = [too_short(of_namespace, NAMESPACE), too_short(of_smart, SMART)]
+    if smart is not None:
+        extended = ask_nvme(machine, EXTENDED_SMART, device)
+        smart = nvme_pages.with_extended_smart(smart, extended.raw)
+        short.append(too_short(extended, EXTENDED_SMART))
+    return _Answers(controller, namespace, smart, None, problems, tuple(short))
 
 
 def _ask_smartctl(device: str, machine: Machine, answers: _Answers) -> _Answers:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from labctl.capture.host.machine import Completed, Machine, run_tool
 from labctl.capture.identity.nvme_pages import (
+    EXTENDED_SMART_BYTES,
     IDENTIFY_BYTES,
     MEASUREMENT_BYTES,
     SANITIZE_BYTES,
@@ -45,6 +46,8 @@ NAMESPACE = Page(
     "block formats and deallocation from nvme-cli", IDENTIFY_BYTES, ("id-ns",), ("id", "ns")
 )
 SMART = log_page(0x02, SMART_BYTES, "SMART and thermal counters")
+EXTENDED_SMART = log_page(0xC0, EXTENDED_SMART_BYTES, "extended SMART log of OCP (C0h)")
+"""Of drives for data centres; every other one refuses it."""
 MEASUREMENT = log_page(0x25, MEASUREMENT_BYTES, "power measurement of the drive", 4096)
 """With a histogram of up to 504 bins of 250 mW."""
 SANITIZE = log_page(0x81, SANITIZE_BYTES, "state of the sanitize")

@@ -2,13 +2,14 @@
 
 Offsets: NVM Express Base Specification 2.1 to 2.4 (Identify Controller, Identify Namespace, log
 pages 02h, 25h and 81h), as libnvme's ``nvme-types-base.h`` (3.0-rc1) has them; log page C0h: OCP
-Datacenter NVMe SSD Specification 2.0 and 2.5. Little endian; temperatures are whole kelvins. What a
-drive does not report is None. A page shorter than its structure is None, and nothing raises.
+Datacenter NVMe SSD Specification 2.0 to 2.7, as nvme-cli's ``ocp-smart-extended-log.h`` (3.0-rc1)
+has it. Little endian; temperatures are whole kelvins, in C0h °C. What a drive does not report is
+None. A page shorter than its structure is None, and nothing raises.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from labctl.capture.identity.tool_output import counter_of_32_bits, integer, plausible, text, within
 from labctl.record.drive_state import LbaFormat, PowerMeasurement, PowerState, SmartLog
@@ -16,6 +17,7 @@ from labctl.record.drive_state import LbaFormat, PowerMeasurement, PowerState, S
 IDENTIFY_BYTES = 4096
 SMART_BYTES = 512
 SANITIZE_BYTES = 512
+EXTENDED_SMART_BYTES = 512
 MEASUREMENT_BYTES = 64
 """Of log page 25h, before its histogram."""
 
@@ -26,6 +28,12 @@ _WATTS_PER_UNIT = {1: 0.0001, 2: 0.01}
 _WHOLE_KELVIN = 273
 """Drives report whole kelvins, from which every tool subtracts 273."""
 _SENSORS = 8
+_EXTENDED_SMART_GUID = bytes.fromhex("c5af1028eabff2a49c4f6f7cc914d5af")
+"""The last bytes of log page C0h, as they come; vendors have other pages under its number."""
+_WITH_POWER_STATE_CHANGES, _WITH_HOTTEST = 2, 5
+"""Versions of log page C0h that these fields came with."""
+_MOST_THROTTLED = 3
+"""Thermal throttling status of C0h: 0 is unthrottled, 1 to 3 are levels."""
 _MOST_POWER_STATES = 32
 _POWER_STATE_BYTES = 32
 _FORMATS_OF_4_BITS = 16
@@ -160,6 +168,27 @@ def parse_smart_log(page: bytes) -> SmartLog | None:
         thm_temp2_total_time=counter_of_32_bits(_number(page, 228, 4)),
         lifetime_energy=integer(_number(page, 232, 8)) or None,
         interval_watts=power(_number(page, 240, 4)),
+    )
+
+
+def with_extended_smart(log: SmartLog, page: bytes) -> SmartLog:
+    """``log`` with what SMART / Health Information Extended (C0h of OCP) says; as it is where
+    ``page`` is too short, or another page."""
+    if len(page) < EXTENDED_SMART_BYTES or page[496:512] != _EXTENDED_SMART_GUID:
+        return log
+    version = _number(page, 494, 2)
+    hottest = plausible(float(page[222])) if page[222] and version >= _WITH_HOTTEST else None
+    changes = integer(_number(page, 200, 8)) if version >= _WITH_POWER_STATE_CHANGES else None
+    return replace(
+        log,
+        media_bytes_written=_counter(page, 0),
+        media_bytes_read=_counter(page, 16),
+        thermal_throttling_events=page[96],
+        thermal_throttling_level=within(_MOST_THROTTLED, page[97]),
+        incomplete_shutdowns=counter_of_32_bits(_number(page, 112, 4)),
+        power_loss_events=_counter(page, 160),
+        power_state_changes=changes,
+        hottest_celsius=hottest,
     )
 
 

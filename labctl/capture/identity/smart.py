@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from labctl.capture.host.machine import Machine, run_tool
-from labctl.capture.identity.nvme_cli import SMART, ask_nvme, nvme_failure
-from labctl.capture.identity.nvme_pages import parse_smart_log
+from labctl.capture.identity.nvme_cli import EXTENDED_SMART, SMART, ask_nvme, nvme_failure
+from labctl.capture.identity.nvme_pages import parse_smart_log, with_extended_smart
 from labctl.capture.identity.smartctl import parse_smartctl
 from labctl.capture.identity.tool_output import failure
 from labctl.record.drive_state import SmartLog
@@ -13,10 +13,12 @@ from labctl.record.drive_state import SmartLog
 class SmartReader:
     """Reads the SMART of one drive. Prefers the tool that worked last."""
 
-    def __init__(self, machine: Machine, device: str, kind: str) -> None:
-        """``device``: a path such as /dev/nvme0n1; ``kind`` as in DriveState."""
+    def __init__(self, machine: Machine, device: str, kind: str, *, extended: bool = False) -> None:
+        """``device``: a path such as /dev/nvme0n1; ``kind`` as in DriveState; ``extended``: it has
+        log page C0h of OCP."""
         self._machine = machine
         self._device = device
+        self._extended = extended
         self._tools = [self._with_nvme_cli] if kind == "nvme" else []
         self._tools.append(self._with_smartctl)
 
@@ -38,7 +40,12 @@ class SmartReader:
     def _with_nvme_cli(self) -> tuple[SmartLog | None, str]:
         done = ask_nvme(self._machine, SMART, self._device)
         log = parse_smart_log(done.raw)
-        return log, "" if log else nvme_failure(done, SMART)
+        if log is None:
+            return None, nvme_failure(done, SMART)
+        if self._extended:
+            more = ask_nvme(self._machine, EXTENDED_SMART, self._device)
+            log = with_extended_smart(log, more.raw)
+        return log, ""
 
     def _with_smartctl(self) -> tuple[SmartLog | None, str]:
         done = run_tool(self._machine, ["smartctl", "-j", "-H", "-A", self._device])

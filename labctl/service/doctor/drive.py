@@ -132,6 +132,12 @@ def _smart_problems(smart: SmartLog) -> Iterator[Check]:
             yield (warning if bit == 1 else trouble)(DRIVE, f"SMART critical warning: {meaning}")
     if smart.percentage_used is not None and smart.percentage_used >= 100:
         yield warning(DRIVE, f"its rated life is used up ({smart.percentage_used} %)")
+    if smart.thermal_throttling_level:
+        yield warning(
+            DRIVE,
+            f"it says that it throttles now (level {smart.thermal_throttling_level})",
+            "let it cool down, and cool it better",
+        )
     if smart.media_errors:
         yield warning(DRIVE, f"SMART counts {smart.media_errors} media errors")
 

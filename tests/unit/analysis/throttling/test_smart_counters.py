@@ -85,3 +85,51 @@ def test_a_counter_that_moved_was_still_the_old_one_at_the_look_before() -> None
     assert found.moved(21 * S, 29 * S) == "times at the first thermal level 3 → 4"
     assert found.moved(1 * S, 19 * S) is None
     assert found.stood_still(1 * S, 19 * S)
+
+
+def throttling(events: int, level: int) -> dict[str, object]:
+    return {"thermal_throttling_events": events, "thermal_throttling_level": level}
+
+
+def test_throttling_events_that_a_drive_counted_are_a_proof() -> None:
+    counters = states((0, throttling(3, 0)), (60, throttling(4, 1)))
+    assert counters.moved(10 * S, 50 * S) == "thermal throttling events 3 → 4"
+    assert counters.began(30 * S) is None  # the looks are too far apart
+    close = states((0, throttling(3, 0)), (20, throttling(4, 1)))
+    assert close.began(10 * S) == (0, 20 * S)
+
+
+def test_a_drive_that_says_at_each_look_that_it_throttles_never_let_go() -> None:
+    held = states((0, throttling(4, 1)), (30, throttling(4, 2)), (60, throttling(4, 1)))
+    words = "the drive said for 60 s that it throttles (level 2)"
+    assert held.throttled_throughout(1 * S, 59 * S) == words
+    assert held.throttled_inside(0, 60 * S) == words
+    assert held.moved(1 * S, 59 * S) is None
+    assert not held.stood_still(1 * S, 59 * S)
+
+
+def test_between_two_looks_it_may_have_let_go_if_an_event_was_counted_or_cannot_be() -> None:
+    for first, last in ((4, 5), (255, 255)):
+        counters = states((0, throttling(first, 1)), (60, throttling(last, 1)))
+        assert counters.throttled_throughout(1 * S, 59 * S) is None
+    pause = states((0, throttling(4, 1)), (30, throttling(4, 0)), (60, throttling(4, 1)))
+    assert pause.throttled_throughout(1 * S, 59 * S) is None
+    assert not pause.stood_still(1 * S, 59 * S)
+
+
+def test_a_level_that_a_drive_does_not_tell_says_nothing() -> None:
+    counters = states((0, {"thermal_throttling_events": 4}), (60, {"thermal_throttling_events": 4}))
+    assert counters.throttled_throughout(1 * S, 59 * S) is None
+    assert counters.said(1 * S, 59 * S) is None
+    assert counters.stood_still(1 * S, 59 * S)
+
+
+def test_a_look_at_which_the_drive_said_that_it_throttles() -> None:
+    counters = states((0, throttling(4, 1)), (30, throttling(4, 3)), (60, throttling(4, 0)))
+    assert counters.said(20 * S, 50 * S) == "the drive said that it throttles (level 3)"
+    assert counters.said(40 * S, 70 * S) is None
+
+
+def test_a_power_state_that_was_set_between_is_no_look_at_the_level() -> None:
+    counters = states((0, throttling(4, 1)), (30, {"state": 1}), (60, throttling(4, 1)))
+    assert counters.throttled_throughout(1 * S, 59 * S) is not None

@@ -54,6 +54,21 @@ def test_a_drive_that_was_hot_throughout() -> None:
     assert verdict(replace(phase, counters=moved), []).verdict == "cannot be excluded"
 
 
+def test_a_drive_that_says_that_it_throttles_is_believed_however_cool_it_is() -> None:
+    phase = signals(np.ones_like, celsius=lambda t: 60 + 0 * t)
+    level, events = "thermal_throttling_level", "thermal_throttling_events"
+    held = counted((0, {events: 4, level: 1}), (180, {events: 4, level: 1}))
+    found = verdict(replace(phase, counters=held), [])
+    assert (found.verdict, found.why) == (
+        "cannot be excluded",
+        "the drive said that it throttles (level 1), but no stretch stands out",
+    )
+    free = counted((0, {events: 4, level: 0}), (180, {events: 4, level: 0}))
+    assert verdict(replace(phase, counters=free), []).verdict == "none seen"
+    (stretch,) = find_throttling([replace(phase, counters=held)])
+    assert (stretch.cause, stretch.begin_ns) == ("thermal", phase.begin_ns)
+
+
 def test_a_phase_that_scatters_near_the_warning_cannot_be_judged() -> None:
     """It came from below, but a fall would be hidden in what its statuses differ by."""
     for noise, wanted in ((0.01, "none seen"), (0.15, "cannot be excluded")):

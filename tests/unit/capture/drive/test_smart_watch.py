@@ -25,6 +25,7 @@ from labctl.capture.identity.smart import SmartReader
 from labctl.record.drive_state import DriveState, SmartLog
 from labctl.record.events import Event
 from tests.unit.capture.identity.nvme_made import printed, smart_page
+from tests.unit.capture.identity.test_nvme_pages import extended_page
 
 
 class Answers:
@@ -176,6 +177,33 @@ async def test_between_boundaries_it_samples_by_itself() -> None:
         async with asyncio.timeout(20):
             while machine.asked < 3:
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("events", [None, 7])
+async def test_the_log_of_ocp_is_read_with_each_sample_of_a_drive_that_has_it(
+    events: int | None, reported: list[Event]
+) -> None:
+    machine = Answers({}, printed(extended_page()), {}, printed(extended_page(level=3)), {})
+    state = replace(NVME, smart=SmartLog(thermal_throttling_events=events))
+
+    def on_event(kind: str, t_ns: int, data: dict[str, Any]) -> None:
+        reported.append(as_event(kind, t_ns, data))
+
+    if events is None:
+        machine = Answers({}, {}, {})
+    async with watching_drive(machine, state, lambda: 0, on_event, every_s=None) as watch:
+        assert watch is not None
+    levels = [
+        event.data["smart"]["thermal_throttling_level"]
+        for event in reported
+        if "smart" in event.data
+    ]
+    moved = [event.data["moved"] for event in reported if event.kind == "drive_counters"]
+    if events is None:
+        assert (machine.asked, levels, moved) == (2, [None, None], [])
+    else:
+        assert (machine.asked, levels) == (4, [2, 3])
+        assert moved == [{"thermal_throttling_level": [2, 3]}]
 
 
 @pytest.mark.parametrize("state", [replace(NVME, smart=None), replace(NVME, smart_device="")])

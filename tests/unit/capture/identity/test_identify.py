@@ -18,6 +18,7 @@ from tests.unit.capture.identity.nvme_made import (
     printed,
     smart_page,
 )
+from tests.unit.capture.identity.test_nvme_pages import extended_page
 from tests.unit.capture.identity.test_smartctl import NVME, SATA
 from tests.unit.machine_of_files import DIRECTORY, REGULAR, MachineOfFiles
 
@@ -80,6 +81,37 @@ def test_an_nvme_drive_with_everything(machine: MachineOfFiles) -> None:
     assert "slow slot" in state.findings[0] and "x2" in state.findings[0]
     assert state.problems == ()
     assert known(DriveState, json.loads(json.dumps(state.to_json()))) == state
+
+
+EXTENDED_SMART = "nvme get-log --log-id=192 --log-len=512 /dev/nvme0n1"
+
+
+def test_the_extended_smart_log_of_ocp_is_read_where_the_drive_has_it(
+    machine: MachineOfFiles,
+) -> None:
+    answers(machine, NVME_CLI | {EXTENDED_SMART: extended_page()})
+    state = identify(machine, "/dev/nvme0n1")
+    assert state.smart is not None and state.smart.composite_celsius == 45.0
+    assert (state.smart.thermal_throttling_events, state.smart.power_state_changes) == (7, 41)
+    assert state.problems == ()
+    assert known(DriveState, json.loads(json.dumps(state.to_json()))) == state
+
+
+def test_an_extended_smart_log_that_is_too_short_is_named_with_both_lengths(
+    machine: MachineOfFiles,
+) -> None:
+    answers(machine, NVME_CLI | {EXTENDED_SMART: extended_page()[:500]})
+    state = identify(machine, "/dev/nvme0n1")
+    (problem,) = state.problems
+    assert problem == "no extended SMART log of OCP (C0h): 500 bytes came of a page of 512"
+    assert state.smart is not None and state.smart.thermal_throttling_events is None
+
+
+def test_a_drive_without_the_extended_smart_log_says_nothing_of_it(machine: MachineOfFiles) -> None:
+    answers(machine, NVME_CLI)
+    refused = Completed(1, "", "NVMe status: Invalid Log Page(0x4109)")
+    machine.programs[EXTENDED_SMART] = refused
+    assert identify(machine, "/dev/nvme0n1").problems == ()
 
 
 def test_without_any_tool_the_kernel_still_tells_who_it_is(machine: MachineOfFiles) -> None:

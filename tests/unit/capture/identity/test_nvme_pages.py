@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -15,8 +17,9 @@ from labctl.capture.identity.nvme_pages import (
     parse_sanitize_log,
     parse_smart_log,
     power,
+    with_extended_smart,
 )
-from labctl.record.drive_state import LbaFormat
+from labctl.record.drive_state import LbaFormat, SmartLog
 from tests.unit.capture.identity.nvme_made import controller_page, namespace_page, smart_page
 
 PARSERS = (parse_smart_log, parse_id_ctrl, parse_id_ns)
@@ -71,6 +74,67 @@ def test_a_value_that_cannot_be_is_none(changed: dict[str, Any], field: str, val
 @pytest.mark.parametrize("page", [b"", bytes(512), smart_page()[:511], b"\xff" * 512])
 def test_no_log_is_none_and_no_exception(page: bytes) -> None:
     assert [parse(page) for parse in PARSERS] == [None, None, None]
+
+
+EXTENDED = {
+    "media_bytes_written": 3 << 50,
+    "media_bytes_read": 123_456_789_012,
+    "thermal_throttling_events": 7,
+    "thermal_throttling_level": 2,
+    "power_state_changes": 41,
+    "power_loss_events": 5,
+    "incomplete_shutdowns": 1,
+    "hottest_celsius": 83.0,
+}
+
+
+def extended_page(version: int = 5, level: int = 2, guid: int = 0xC5) -> bytes:
+    """Log page C0h of OCP, by the bytes that the specification names."""
+    page = bytearray(512)
+    struct.pack_into("<QQ", page, 0, 3 << 50, 0)
+    struct.pack_into("<QQ", page, 16, 123_456_789_012, 0)
+    struct.pack_into("<BB", page, 96, 7, level)
+    struct.pack_into("<I", page, 112, 1)
+    struct.pack_into("<QQ", page, 160, 5, 0)
+    struct.pack_into("<Q", page, 200, 41)
+    struct.pack_into("<B", page, 222, 83)
+    struct.pack_into("<H", page, 494, version)
+    words = "AF 10 28 EA BF F2 A4 9C 4F 6F 7C C9 14 D5 AF"
+    struct.pack_into("16s", page, 496, bytes([guid]) + bytes.fromhex(words))
+    return bytes(page)
+
+
+def said_by(page: bytes) -> dict[str, Any]:
+    read = asdict(with_extended_smart(SmartLog(), page))
+    return {name: value for name, value in read.items() if value != getattr(SmartLog(), name)}
+
+
+def test_the_extended_smart_log_of_ocp_is_added_to_what_smart_says() -> None:
+    assert said_by(extended_page()) == EXTENDED
+    log = parse_smart_log(smart_page())
+    assert log is not None
+    both = with_extended_smart(log, extended_page())
+    assert both.composite_celsius == 45.0
+    assert both.thermal_counters() == log.thermal_counters() | {
+        "thermal_throttling_events": 7,
+        "thermal_throttling_level": 2,
+    }
+
+
+def test_of_an_older_page_only_the_fields_that_it_has_are_read() -> None:
+    assert "hottest_celsius" not in said_by(extended_page(version=4))
+    first = said_by(extended_page(version=1))
+    assert EXTENDED.keys() - first.keys() == {"power_state_changes", "hottest_celsius"}
+
+
+@pytest.mark.parametrize("page", [b"", extended_page()[:511], extended_page(guid=0xC6), bytes(512)])
+def test_a_page_of_a_vendor_under_the_same_number_says_nothing(page: bytes) -> None:
+    assert said_by(page) == {}
+
+
+def test_a_throttling_status_that_is_not_defined_is_not_known() -> None:
+    assert "thermal_throttling_level" not in said_by(extended_page(level=4))
+    assert said_by(extended_page(level=0))["thermal_throttling_level"] == 0
 
 
 def test_the_drives_own_power_is_decoded_with_its_scale() -> None:
@@ -141,3 +205,4 @@ def test_a_sanitize_log_is_progress_and_status() -> None:
 def test_no_bytes_make_a_parser_raise(page: bytes) -> None:
     for parse in PARSERS:
         parse(page)
+    with_extended_smart(SmartLog(), page)

@@ -15,7 +15,7 @@ from instruments.simulated.drive.ground_truth import GroundTruth, GroundTruthWri
 from instruments.simulated.drive.model import TICK_NS, DriveModel, Tick
 from instruments.simulated.drive.parameters import Parameters, load, override
 from instruments.simulated.drive.state_ring import StateReader, StateWriter
-from labctl.capture.identity.nvme_pages import parse_smart_log
+from labctl.capture.identity.nvme_pages import parse_smart_log, with_extended_smart
 from labctl.record.drive_state import SmartLog
 
 BLOCK = 131_072
@@ -70,6 +70,25 @@ def test_smart_counters_follow_the_io_and_the_heat(tmp_path: Path) -> None:
     assert 55 < after.thm_temp2_total_time <= 61  # seconds
 
 
+def extended_smart(ssd: DriveModel, directory: Path) -> SmartLog:
+    smart_log(ssd, directory)
+    page = (directory / "nvme-state" / "log-192.bin").read_bytes()
+    return with_extended_smart(SmartLog(), page)
+
+
+def test_the_log_page_of_ocp_follows_the_heat_and_the_io(tmp_path: Path) -> None:
+    ssd = hot_drive()
+    before = extended_smart(ssd, tmp_path / "before")
+    assert (before.thermal_throttling_events, before.thermal_throttling_level) == (0, 0)
+    write(ssd, 3)
+    assert ssd.throttle_level == 2
+    after = extended_smart(ssd, tmp_path / "after")
+    assert (after.thermal_throttling_events, after.thermal_throttling_level) == (2, 2)
+    assert after.media_bytes_written is not None and before.media_bytes_written is not None
+    assert after.media_bytes_written - before.media_bytes_written == 6000 * BLOCK
+    assert after.hottest_celsius == round(ssd.composite_celsius)
+
+
 def test_a_drive_may_throttle_without_counting(tmp_path: Path) -> None:
     ssd = hot_drive(throttle__counted=False)
     write(ssd, 3)
@@ -77,6 +96,8 @@ def test_a_drive_may_throttle_without_counting(tmp_path: Path) -> None:
     smart = smart_log(ssd, tmp_path / "face")
     counters = smart.thermal_counters()
     assert {value for name, value in counters.items() if name.startswith("thm_temp")} == {0}
+    said = extended_smart(ssd, tmp_path / "again")
+    assert (said.thermal_throttling_events, said.thermal_throttling_level) == (0, 0)
 
 
 def test_trace_and_truth_agree(tmp_path: Path) -> None:
