@@ -2,8 +2,9 @@
 
 The frames and what the displays showed are from the logs that H. Haftmann took of his meters
 (UT61BCD, UT71BCDE, UT803, UT804, UT60FG, UT70B), and a log of a Metex 22T, as QtDMM collects them
-in docs/protocols. "Built" frames follow the tables of bits in the same logs, where no frame of
-that kind was recorded.
+in docs/protocols. That of an ES51978 is from the capture of an ISO-TECH IDM103N in sigrok-dumps
+(uart/cyrustek_es51978: the resistance of skin, a few MΩ, each frame twice). "Built" frames follow
+the tables of bits in the same logs, where no frame of that kind was recorded.
 """
 
 from __future__ import annotations
@@ -119,6 +120,7 @@ ES51962_VOLTS: dict[str, tuple[str, Expected]] = {
     "DC -000.0 V, 400 V range": ("33 30 30 30 30 3B 34 30 38 0D 0A", "last digit is 0.1 V"),
     "AC 040.1 mV": ("30 30 34 30 31 3B 30 30 36 0D 0A", "shows AC AUTO"),
     "ohms": ("30 30 31 34 30 33 30 30 30 0D 0A", "measures Ω, not V"),
+    "ES51978: 6.79 MΩ AUTO": ("35 30 36 37 39 33 30 30 32 0D 0A", "measures MΩ, not V"),
     "beeper": ("30 30 31 34 30 35 30 30 30 0D 0A", "without a unit, not V"),
     "diode 0.026 V": ("30 30 30 32 36 31 30 30 30 0D 0A", "shows DC DIODE"),
     "0.00 kRPM": ("30 30 30 30 30 32 38 30 32 0D 0A", "measures RPM, not V"),
