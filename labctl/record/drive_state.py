@@ -45,6 +45,23 @@ class PowerMeasurement:
 
 
 @dataclass(frozen=True, slots=True)
+class PowerThreshold:
+    """The power above which a drive sends its host an event (NVMe 2.3, feature 24h)."""
+
+    watts: float | None = None
+    """None: none is set."""
+    is_enabled: bool = False
+    measurement_type: int = 0
+    """Of what power: 0 is that of the whole subsystem, 12 to 15 are the vendor's."""
+
+    def __str__(self) -> str:
+        """For a person: ``none``, ``25 W`` or ``25 W, not enabled``."""
+        if self.watts is None:
+            return "none"
+        return f"{self.watts:g} W{'' if self.is_enabled else ', not enabled'}"
+
+
+@dataclass(frozen=True, slots=True)
 class LbaFormat:
     """A block format of a namespace. ``in_use``: the one it is formatted with."""
 
@@ -250,6 +267,8 @@ class DriveState:
     has_power_measurement: bool = False
     """Whether it measures its own power over a time that the host chooses (feature 25h)."""
     longest_measurement_minutes: int | None = None
+    power_threshold: PowerThreshold | None = None
+    """None: it has none, or it was not read."""
     lba_formats: tuple[LbaFormat, ...] = ()
     link: PcieLink | None = None
     pci_address: str = ""

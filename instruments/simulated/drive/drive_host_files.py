@@ -28,7 +28,7 @@ _MINUTE_NS, _SECOND_NS = 60_000_000_000, 1_000_000_000
 _BLOCK_SHIFT = 9
 _HAS_POWER_LIMIT, _HAS_POWER_MEASUREMENT = 1 << 20, 1 << 21
 _WATTS_PER_UNIT = {1: 0.0001, 2: 0.01}
-_POWER_STATE, _POWER_LIMIT, _POWER_MEASUREMENT = 0x02, 0x23, 0x25
+_POWER_STATE, _POWER_LIMIT, _POWER_THRESHOLD, _POWER_MEASUREMENT = 0x02, 0x23, 0x24, 0x25
 """Features; the last is the log page, too."""
 _SMART, _EXTENDED_SMART = 0x02, 0xC0
 _EXTENDED_SMART_GUID = 0xAFD514C97C6F4F9CA4F2BFEA2810AFC5
@@ -143,6 +143,7 @@ class DriveHostFiles:
         self._set_feature(_POWER_STATE, ssd.power_state)
         self._set_feature(_POWER_LIMIT, 0)
         if self._own_power is not None:
+            self._set_feature(_POWER_THRESHOLD, 0)
             self._set_feature(_POWER_MEASUREMENT, 0)
             self._write_page(f"log-{_POWER_MEASUREMENT}", self._own_power.page())
         self.update_temperatures()

@@ -21,7 +21,7 @@ from labctl.capture.drive.changed_settings import (
 )
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.capture.identity.node import DrivePlace
-from labctl.capture.identity.nvme_cli import SANITIZE, ask_nvme, nvme_failure
+from labctl.capture.identity.nvme_cli import SANITIZE, ask_feature, ask_nvme, nvme_failure
 from labctl.capture.identity.nvme_pages import parse_sanitize_log, power
 from labctl.capture.identity.opened_target import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
 from labctl.capture.identity.sysfs import nvme_controller_of
@@ -34,8 +34,6 @@ POLL_EVERY_S = 2.0
 QUICKLY_S = 30.0
 
 _NVME = re.compile(r"/dev/(nvme\d+n\d+)(p\d+)?")
-_CURRENT_VALUE = re.compile(r'current[^":]*"?\s*:\s*"?(?:0x)?([0-9a-f]+)', re.IGNORECASE)
-"""In the output of get-feature: a line, or JSON where nvme-cli 3.0 is configured so."""
 _POWER_MANAGEMENT = "2"
 """NVMe base specification 2.0, Set Features: feature identifier 02h, the state in bits 4:0."""
 _POWER_LIMIT = "0x23"
@@ -328,15 +326,13 @@ class DriveControl:
         return field
 
     def _feature(self, number: str, name: str) -> int:
-        command = ["nvme", "get-feature", self._controller, f"--feature-id={number}"]
-        done = run_tool(self._machine, command, QUICKLY_S)
-        found = _CURRENT_VALUE.search(done.stdout)
-        if done.exit_code or found is None:
+        found, done = ask_feature(self._machine, number, self._controller, QUICKLY_S)
+        if found is None:
             raise RunFailed(
                 f"the {OF_DRIVE[name]} of {self._drive.target} cannot be read: "
                 f"{done.message or 'no nvme-cli'}; install nvme-cli and run as root"
             )
-        return int(found[1], 16)
+        return found
 
     def governors(self) -> dict[str, str]:
         """The CPU frequency governor of each core, by its file."""

@@ -20,6 +20,7 @@ from labctl.capture.identity.nvme_cli import (
     EXTENDED_SMART,
     NAMESPACE,
     SMART,
+    ask_feature,
     ask_nvme,
     nvme_failure,
     too_short,
@@ -27,9 +28,11 @@ from labctl.capture.identity.nvme_cli import (
 from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
 from labctl.capture.identity.tool_output import failure, integer
 from labctl.printable import printable
-from labctl.record.drive_state import DriveState, SmartLog
+from labctl.record.drive_state import DriveState, PowerThreshold, SmartLog
 
 _ASK_SMARTCTL = ("nvme", "sata", "scsi")
+_POWER_THRESHOLD = "0x24"
+_FEATURE_WITHIN_S = 15.0
 
 
 def identify(machine: Machine, target: str, engine: str = "", smart_device: str = "") -> DriveState:
@@ -154,6 +157,7 @@ class _Answers:
     namespace: nvme_pages.Namespace | None = None
     smart: SmartLog | None = None
     report: SmartctlReport | None = None
+    threshold: PowerThreshold | None = None
     problems: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     """Of each page that was too short its line, whatever another tool makes up for; else empty."""
@@ -196,7 +200,16 @@ def _ask_nvme_cli(device: str, machine: Machine) -> _Answers:
         extended = ask_nvme(machine, EXTENDED_SMART, device)
         smart = nvme_pages.with_extended_smart(smart, extended.raw)
         short.append(too_short(extended, EXTENDED_SMART))
-    return _Answers(controller, namespace, smart, None, problems, tuple(short))
+    threshold = _ask_threshold(device, machine) if controller.has_power_measurement else None
+    return _Answers(controller, namespace, smart, None, threshold, problems, tuple(short))
+
+
+def _ask_threshold(device: str, machine: Machine) -> PowerThreshold | None:
+    """The drive's power threshold; None where it does not tell."""
+    name = sysfs.nvme_controller_of(PurePosixPath(device).name, machine)
+    controller = f"/dev/{name}" if name else device
+    field, _ = ask_feature(machine, _POWER_THRESHOLD, controller, _FEATURE_WITHIN_S)
+    return None if field is None else nvme_pages.parse_power_threshold(field)
 
 
 def _ask_smartctl(device: str, machine: Machine, answers: _Answers) -> _Answers:
@@ -235,6 +248,7 @@ def _merge(state: DriveState, answers: _Answers) -> DriveState:
         has_power_limit=controller.has_power_limit,
         has_power_measurement=controller.has_power_measurement,
         longest_measurement_minutes=controller.longest_measurement_minutes,
+        power_threshold=answers.threshold,
         lba_formats=namespace.lba_formats or report.lba_formats,
         smart=answers.smart,
         problems=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from labctl.capture.host.machine import Completed, Machine, run_tool
@@ -15,6 +16,8 @@ from labctl.capture.identity.nvme_pages import (
 from labctl.capture.identity.tool_output import failure
 
 _UNKNOWN = "invalid sub-command"
+_CURRENT_VALUE = re.compile(r'current[^":]*"?\s*:\s*"?(?:0x)?([0-9a-f]+)', re.IGNORECASE)
+"""In the output of get-feature: a line, or JSON where nvme-cli 3.0 is configured so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,18 @@ def ask_nvme(machine: Machine, page: Page, device: str) -> Completed:
     if page.since_3 and done.exit_code and _UNKNOWN in f"{done.stderr}{done.stdout}".lower():
         done = run_tool(machine, ["nvme", *page.since_3, device, "--raw-binary"])
     return done
+
+
+def ask_feature(
+    machine: Machine, number: str, controller: str, within_s: float
+) -> tuple[int | None, Completed]:
+    """The current value of a feature, None where it was not told, and what nvme-cli did.
+    ``controller``: a strict drive refuses some by namespace (status 10Fh)."""
+    done = run_tool(
+        machine, ["nvme", "get-feature", controller, f"--feature-id={number}"], within_s
+    )
+    found = _CURRENT_VALUE.search(done.stdout) if not done.exit_code else None
+    return (None if found is None else int(found[1], 16)), done
 
 
 def too_short(done: Completed, page: Page) -> str:

@@ -12,7 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from labctl.capture.identity.tool_output import counter_of_32_bits, integer, plausible, text, within
-from labctl.record.drive_state import LbaFormat, PowerMeasurement, PowerState, SmartLog
+from labctl.record.drive_state import (
+    LbaFormat,
+    PowerMeasurement,
+    PowerState,
+    PowerThreshold,
+    SmartLog,
+)
 
 IDENTIFY_BYTES = 4096
 SMART_BYTES = 512
@@ -234,6 +240,12 @@ def parse_sanitize_log(page: bytes) -> tuple[int, int] | None:
 def power(field: int) -> float | None:
     """Watts of a power field: bits 15:0 are the value, 17:16 its scale."""
     return watts(field & 0xFFFF, field >> 16 & 0b11)
+
+
+def parse_power_threshold(field: int) -> PowerThreshold:
+    """Feature 24h: value in bits 15:0, scale in 17:16, type of measurement in 23:20, enabled in 31
+    (NVM Express Base Specification 2.3, as libnvme has it)."""
+    return PowerThreshold(power(field), bool(field >> 31 & 1), field >> 20 & 0xF)
 
 
 def watts(value: int, scale: int) -> float | None:

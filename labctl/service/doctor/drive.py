@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from labctl.capture.drive import target
+from labctl.capture.drive.changed_settings import limit_words
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.node import DrivePlace
@@ -179,8 +180,10 @@ def check_power_state(
             f"it has no power state {', '.join(map(str, missing))}",
             f"it has {', '.join(map(str, sorted(known)))}: change power_state in the plan",
         )
+    control = DriveControl(machine, rig.drive)
     try:
-        now = DriveControl(machine, rig.drive).power_state()
+        now = control.power_state()
+        limit = limit_words(control.power_limit()) if state.has_power_limit else ""
     except LabctlError as error:
         yield (trouble if wanted else warning)(DRIVE, str(error))
         return
@@ -198,7 +201,12 @@ def check_power_state(
             f"nvme set-feature {state.device} --feature-id=2 --value=0",
         )
     else:
-        yield ok(DRIVE, f"power state {now}")
+        threshold = state.power_threshold
+        more = (
+            f"power limit {limit}" if limit else "",
+            f"power threshold {threshold}" if threshold else "",
+        )
+        yield ok(DRIVE, ", ".join(filter(None, (f"power state {now}", *more))))
 
 
 def check_leftovers(rig: Rig, machine: Machine) -> Iterator[Check]:

@@ -10,7 +10,7 @@ import pytest
 
 from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.identify import identify
-from labctl.record.drive_state import DriveState, LbaFormat
+from labctl.record.drive_state import DriveState, LbaFormat, PowerThreshold
 from labctl.record.json_values import known
 from tests.unit.capture.identity.nvme_made import (
     controller_page,
@@ -112,6 +112,33 @@ def test_a_drive_without_the_extended_smart_log_says_nothing_of_it(machine: Mach
     refused = Completed(1, "", "NVMe status: Invalid Log Page(0x4109)")
     machine.programs[EXTENDED_SMART] = refused
     assert identify(machine, "/dev/nvme0n1").problems == ()
+
+
+THRESHOLD = "nvme get-feature /dev/nvme0 --feature-id=0x24"
+
+
+def measuring(machine: MachineOfFiles, said: Completed) -> PowerThreshold | None:
+    """The power threshold of a drive that measures its own power and says so of feature 24h."""
+    page = controller_page(controller_attributes=1 << 21)
+    answers(machine, NVME_CLI | {"nvme id-ctrl /dev/nvme0n1": page})
+    machine.programs[THRESHOLD] = said
+    state = identify(machine, "/dev/nvme0n1")
+    assert state.problems == ()
+    assert known(DriveState, json.loads(json.dumps(state.to_json()))) == state
+    return state.power_threshold
+
+
+def test_the_power_threshold_of_a_drive_that_measures_itself_is_read(
+    machine: MachineOfFiles,
+) -> None:
+    words = "get-feature:0x24 (Power Threshold), Current value:0x800209c4"
+    found = measuring(machine, Completed(0, words, ""))
+    assert found == PowerThreshold(25.0, True, 0)
+
+
+def test_a_drive_that_tells_no_power_threshold_has_none(machine: MachineOfFiles) -> None:
+    refused = Completed(1, "", "NVMe status: Invalid Field in Command(0x2002)")
+    assert measuring(machine, refused) is None
 
 
 def test_without_any_tool_the_kernel_still_tells_who_it_is(machine: MachineOfFiles) -> None:

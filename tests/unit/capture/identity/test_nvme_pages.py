@@ -14,6 +14,7 @@ from instruments.simulated.drive.nvme_structures import PowerStateDescriptor
 from labctl.capture.identity.nvme_pages import (
     parse_id_ctrl,
     parse_id_ns,
+    parse_power_threshold,
     parse_sanitize_log,
     parse_smart_log,
     power,
@@ -146,6 +147,23 @@ def test_the_drives_own_power_is_decoded_with_its_scale() -> None:
     assert power(3 << 16 | 456) is None  # reserved
     assert power(2 << 16) is None  # nothing measured yet: no drive answers at 0 W
     assert power(0xFFFFFFFF) is None and power(2 << 16 | 0xFFFF) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "watts", "is_enabled", "of", "words"),
+    [
+        (0, None, False, 0, "none"),
+        (1 << 31 | 2 << 16 | 2500, 25.0, True, 0, "25 W"),
+        (1 << 16 | 45600, 4.56, False, 0, "4.56 W, not enabled"),
+        (1 << 31 | 0xC << 20 | 2 << 16 | 900, 9.0, True, 12, "9 W"),
+    ],
+)
+def test_a_power_threshold_has_watts_a_type_and_a_switch(
+    field: int, watts: float | None, is_enabled: bool, of: int, words: str
+) -> None:
+    found = parse_power_threshold(field)
+    assert found.watts == (None if watts is None else pytest.approx(watts))
+    assert (found.is_enabled, found.measurement_type, str(found)) == (is_enabled, of, words)
 
 
 def test_identify_controller_gives_limits_and_power_states() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from labctl.capture.host.machine import Completed
 from labctl.config.rig import parse_rig
-from labctl.record.drive_state import DriveState, SmartLog
+from labctl.record.drive_state import DriveState, PowerThreshold, SmartLog
 from labctl.service.doctor.checks import Level
-from labctl.service.doctor.drive import check_health
+from labctl.service.doctor.drive import check_health, check_power_state
 from tests.unit.config.test_rig import RIG
+from tests.unit.machine_of_files import MachineOfFiles
 
 
 @pytest.mark.parametrize("level", [None, 0, 1, 3])
@@ -22,3 +26,30 @@ def test_a_drive_that_says_that_it_throttles_now_is_a_warning(level: int | None)
     ]
     words = [(Level.WARNING, f"it says that it throttles now (level {level})")] if level else []
     assert [(check.level, check.text) for check in found] == words
+
+
+@pytest.mark.parametrize(
+    ("has_limit", "threshold", "words"),
+    [
+        (False, None, "power state 0"),
+        (True, PowerThreshold(), "power state 0, power limit 15 W, power threshold none"),
+        (
+            True,
+            PowerThreshold(25.0),
+            "power state 0, power limit 15 W, power threshold 25 W, not enabled",
+        ),
+    ],
+)
+def test_power_limit_and_threshold_are_said_with_the_power_state(
+    tmp_path: Path, has_limit: bool, threshold: PowerThreshold | None, words: str
+) -> None:
+    rig, machine = parse_rig(RIG, "rig.toml"), MachineOfFiles(tmp_path)
+    for feature, value in (("2", 0), ("0x23", 2 << 16 | 1500)):
+        command = f"nvme get-feature /dev/nvme9 --feature-id={feature}"
+        said = f"get-feature:{feature} (Feature), Current value:{value:#010x}"
+        machine.programs[command] = Completed(0, said, "")
+    state = DriveState(
+        rig.drive.target, kind="nvme", has_power_limit=has_limit, power_threshold=threshold
+    )
+    (check,) = check_power_state(rig, state, (), machine)
+    assert check.text == words and check.level is Level.OK
