@@ -1,7 +1,9 @@
 """Ranges, integration times and one-year accuracy of multimeters, from their makers' data sheets.
 
 Each entry of a table is range: (% of reading, % of range), 23 ± 5 °C, one year after calibration,
-after warm-up. The noise of short integration times is not in it: it shows in the scatter.
+after warm-up. The noise of short integration times is not in it: it shows in the scatter. Which
+of these sheets were read, and which not, is in docs/drivers.md ("Where the limits of error are
+from").
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from instruments.reading import Accuracy
 Table = Mapping[float, tuple[float, float]]
 
 _KEYSIGHT = "Keysight 5991-1983EN (Truevolt data sheet), 1 year"
-_HP34401A = "Agilent 34401A Service Guide, 1 year limits"
-_FLUKE = "Fluke 8845A/8846A Users Manual, 1 year"
+_HP34401A = "Agilent 34401A Service Guide, page 69, 1 year limits"
+_FLUKE = "Fluke 8845A/8846A Users Manual, pages 1-12 and 1-17, 1 year"
 _SIGLENT = "Siglent SDM3065X data sheet 2021.05, 1 year"
 _SIGLENT_3055 = "Siglent SDM3055 data sheet, 1 year"
 _UT61E = "UNI-T UT61E Operating Manual, 1 year"
-_DMM6500 = "Keithley DMM6500-905-01 Rev. A (Calibration and Adjustment Manual), 1 year"
+_DMM6500 = "Keithley DMM6500-905-01 Rev. A (Calibration and Adjustment Manual), page 2-4, 1 year"
 _KEITHLEY_2015 = "Keithley Model 2015 Service Manual, page 1-5, 1 year"
-_DM3068 = "Rigol DM3068 Performance Verification Guide, 1 year limits at full scale"
+_DM3068 = "Rigol DM3068 Performance Verification Guide, page 2-2, 1 year limits at full scale"
 
 _NPLC_5_DIGITS = (0.3, 1.0, 10.0)
 _NPLC_34401A = (0.02, 0.2, 1.0, 10.0, 100.0)

@@ -11,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 from instruments import drivers
-from instruments.driver_kit import specifications
 from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.identify import driver_for_model
 from instruments.instrument import Instrument
@@ -224,19 +223,6 @@ def test_importing_the_table_imports_no_driver() -> None:
     )
     assert output.stdout.split()[0] == "False"
     assert output.stdout.split()[2] == "False"
-
-
-def test_limits_of_the_service_guide() -> None:
-    # Agilent 34401A Service Guide, gain verification, one year: input, range, limit
-    for function, value, range_, limit in (
-        ("voltage", 0.1, 0.1, 8.5e-6),
-        ("voltage", 10.0, 10.0, 400e-6),
-        ("current", 1.0, 1.0, 1.1e-3),
-        ("current", 2.0, 3.0, 3.0e-3),
-    ):
-        accuracy = specifications.accuracy("34401A", function, range_)
-        assert accuracy is not None
-        assert accuracy.limit(value) == pytest.approx(limit)
 
 
 def test_sorting_numbers_from_statuses() -> None:
