@@ -6,6 +6,8 @@ limits at an input, or as % of reading and % of range.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from instruments.driver_kit import specifications
@@ -121,3 +123,22 @@ def test_supplies_read_their_amps_back_as_their_manual_says() -> None:
         amps = MODELS[model].amps
         assert isinstance(amps, Accuracy)
         assert (amps.of_reading, amps.floor) == pytest.approx((of_output / 100, offset)), model
+
+
+def test_the_page_lists_the_ranges_and_integration_times_that_a_rig_may_name() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "drivers.md").read_text(encoding="utf-8")
+    told = page.split("| models | volts | amps | `nplc` |\n|---|---|---|---|\n")[1].split("\n\n")[0]
+    listed = set()
+    for row in told.splitlines():
+        models, volts, amps, times = (cell.strip() for cell in row.strip("|").split(" | "))
+        for model in models.split(", "):
+            listed.add(model)
+            for function, cell in (("voltage", volts), ("current", amps)):
+                ranges = () if cell == "any" else tuple(float(one) for one in cell.split(", "))
+                assert specifications.allowed_ranges(model, function) == ranges, (model, function)
+            if " to " in times:
+                between = tuple(float(one) for one in times.split(" to "))
+                assert specifications.NPLC_BETWEEN[model] == between, model
+            elif times != "–":
+                assert specifications.NPLC[model] == tuple(map(float, times.split(", "))), model
+    assert listed >= {*specifications.NPLC, *specifications.NPLC_BETWEEN, *specifications.RANGES}
