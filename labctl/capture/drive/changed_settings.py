@@ -14,16 +14,23 @@ from typing import Any
 from labctl.capture.identity.nvme_pages import power
 from labctl.record.events import Event, EventKind
 
-POWER_STATE, POWER_LIMIT = "power_state", "power_limit"
+POWER_STATE, POWER_LIMIT, POWER_MEASUREMENT = "power_state", "power_limit", "power_measurement"
 """The names of the drive's settings; every other name is the path of a governor on its host."""
-OF_DRIVE = {POWER_LIMIT: "power limit", POWER_STATE: "power state"}
+OF_DRIVE = {
+    POWER_MEASUREMENT: "power measurement",
+    POWER_LIMIT: "power limit",
+    POWER_STATE: "power state",
+}
 """They in words, in the order in which they are put back."""
+OFF = "off"
+"""Of a power measurement; one that is on is named by its generation number."""
 GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 
 _GOVERNOR = re.compile(GOVERNORS.replace("*", r"\d+"))
 _WORDS = {
     POWER_STATE: re.compile(r"[0-9]|[12][0-9]|3[01]"),
     POWER_LIMIT: re.compile(r"[0-9]{1,6}"),
+    POWER_MEASUREMENT: re.compile(rf"{OFF}|[0-9]{{1,3}}"),
 }
 _GOVERNOR_WORD = re.compile(r"[a-z_]{1,32}")
 """Form of each setting: records are untrusted input. A power limit is the number that the drive

@@ -14,11 +14,14 @@ from pathlib import PurePosixPath
 from labctl.capture.drive.changed_settings import (
     GOVERNORS,
     OF_DRIVE,
+    OFF,
     POWER_LIMIT,
+    POWER_MEASUREMENT,
     POWER_STATE,
     Changed,
     limit_words,
 )
+from labctl.capture.drive.own_measurement import end_measurement, measurement_on
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.capture.identity.node import DrivePlace
 from labctl.capture.identity.nvme_cli import SANITIZE, ask_feature, ask_nvme, nvme_failure
@@ -78,6 +81,11 @@ class DriveControl:
         """The device to ask for power states: a strict drive refuses by namespace (status 10Fh)."""
         device = self._machine.resolve(self._drive.target) or self._drive.target
         return self._nvme_controller(device) or device
+
+    @property
+    def _measuring(self) -> str:
+        """The device that measures its own power."""
+        return self._drive.smart_device or self._controller
 
     def _nvme_controller(self, device: str) -> str | None:
         """The controller's device; None where the drive is no NVMe."""
@@ -268,6 +276,11 @@ class DriveControl:
             found[POWER_STATE] = str(self.power_state())
         if POWER_LIMIT in wanted:
             found[POWER_LIMIT] = str(self.power_limit())
+        if POWER_MEASUREMENT in wanted:
+            there = measurement_on(self._machine, self._measuring)
+            # every other one is somebody else's
+            is_left = there == self._changed.now.get(POWER_MEASUREMENT)
+            found[POWER_MEASUREMENT] = there if is_left else OFF
         if wanted - OF_DRIVE.keys():
             found |= {path: text for path, text in self.governors().items() if path in wanted}
         return found
@@ -276,6 +289,8 @@ class DriveControl:
         governors = {name: value for name, value in values.items() if name not in OF_DRIVE}
         if governors:
             self._write_governors(governors)
+        if POWER_MEASUREMENT in values:
+            end_measurement(self._machine, self._measuring)
         if POWER_STATE in values:
             self._set_power_state(int(values[POWER_STATE]))
         if POWER_LIMIT in values:

@@ -1,17 +1,22 @@
 """Has a drive measure its own power over each phase (NVMe 2.3, feature and log page 25h).
 
 The measurement is begun anew at each boundary and ends by itself, so that nothing is left on in a
-drive whose host was lost.
+drive whose host was lost. Which one is begun is recorded before, as a changed setting: where labctl
+is killed, the next run on the rig knows it by its generation number, and ends it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from labctl.capture.drive.changed_settings import OFF, POWER_MEASUREMENT
 from labctl.capture.host.machine import Machine, run_tool
 from labctl.capture.identity.nvme_cli import MEASUREMENT, ask_nvme, nvme_failure
 from labctl.capture.identity.nvme_pages import parse_power_measurement, whole_measurement_bytes
+from labctl.errors import RunFailed
 from labctl.record.drive_state import DriveState, PowerMeasurement
+from labctl.record.events import EventKind
 
 _FEATURE = "0x25"
 _START, _STOP = 1, 0
@@ -19,6 +24,7 @@ _START, _STOP = 1, 0
 _MINUTES_AT = 16
 """Stop measurement time (SMT) in minutes, bits 31:16."""
 _MOST_MINUTES = 0xFFFF
+_GENERATIONS = 256
 _SPARE_S = 300.0
 """A phase may take longer than planned: a drive that is slow, a host that is away."""
 
@@ -26,14 +32,24 @@ _SPARE_S = 300.0
 class OwnMeasurement:
     """The power measurement of one drive. Whoever measures with it already is left alone."""
 
-    def __init__(self, machine: Machine, state: DriveState, longest_s: float) -> None:
-        """``longest_s``: of a phase; a measurement that is forgotten ends some minutes later."""
+    def __init__(
+        self,
+        machine: Machine,
+        state: DriveState,
+        longest_s: float,
+        on_setting: Callable[..., None] = lambda kind, **data: None,
+        left: str | None = None,
+    ) -> None:
+        """``longest_s``: of a phase; a measurement that is forgotten ends some minutes later.
+        ``on_setting`` takes ``setting_changed`` before one is begun and ``settings_restored``;
+        ``left``: the generation of one that a run had begun which was killed and goes on."""
         self._machine = machine
         self._device = state.smart_device
         most = state.longest_measurement_minutes or _MOST_MINUTES
         self._minutes = math.ceil(min((longest_s + _SPARE_S) / 60, most))
-        self._generation: int | None = None
-        self._is_ours = False
+        self._on_setting = on_setting
+        self._generation = None if left is None or left == OFF else int(left)
+        self._is_ours = self._generation is not None
         self.problem = ""
         """What is wrong with what the drive was last asked or told; empty where nothing is."""
 
@@ -43,10 +59,25 @@ class OwnMeasurement:
         if found is None or (found.is_on and not self._began(found)):
             self._is_ours = False
             return False
+        if found.is_on:  # else a kill between mark and start would leave it without a mark
+            self._set(_STOP)
+        following = (found.generation + 1) % _GENERATIONS
+        self._mark(following)
         self._is_ours = self._set(_START | self._minutes << _MINUTES_AT)
+        if not self._is_ours:
+            self._unmark()
         begun = self._read() if self._is_ours else None
         self._generation = None if begun is None else begun.generation
+        if begun is not None and begun.generation != following:
+            self._mark(begun.generation)
         return begun is not None
+
+    def _mark(self, generation: int) -> None:
+        before, now = {POWER_MEASUREMENT: OFF}, {POWER_MEASUREMENT: str(generation)}
+        self._on_setting(EventKind.SETTING_CHANGED, before=before, now=now)
+
+    def _unmark(self) -> None:
+        self._on_setting(EventKind.SETTINGS_RESTORED, settings=[POWER_MEASUREMENT])
 
     def read(self) -> PowerMeasurement | None:
         """What it has measured since it began, if nobody else began another since then."""
@@ -58,8 +89,8 @@ class OwnMeasurement:
     def end(self) -> None:
         """Measure no longer, as before the run."""
         found = self._read() if self._is_ours else None
-        if found is not None and self._began(found):
-            self._set(_STOP)
+        if found is not None and (not self._began(found) or self._set(_STOP)):
+            self._unmark()
         self._is_ours = False
 
     def _began(self, found: PowerMeasurement) -> bool:
@@ -78,7 +109,27 @@ class OwnMeasurement:
         return found
 
     def _set(self, value: int) -> bool:
-        command = ["nvme", "set-feature", self._device, f"--feature-id={_FEATURE}"]
-        done = run_tool(self._machine, [*command, f"--value={value}"])
-        self.problem = nvme_failure(done, MEASUREMENT) if done.exit_code else ""
-        return done.exit_code == 0
+        self.problem = _set_measurement(self._machine, self._device, value)
+        return not self.problem
+
+
+def measurement_on(machine: Machine, device: str) -> str:
+    """The generation of the power measurement that a drive does now, or OFF. Raises RunFailed."""
+    done = ask_nvme(machine, MEASUREMENT, device)
+    found = parse_power_measurement(done.raw)
+    if found is None:
+        raise RunFailed(nvme_failure(done, MEASUREMENT))
+    return str(found.generation) if found.is_on else OFF
+
+
+def end_measurement(machine: Machine, device: str) -> None:
+    """Have a drive measure itself no longer. Raises RunFailed."""
+    problem = _set_measurement(machine, device, _STOP)
+    if problem:
+        raise RunFailed(f"its power measurement cannot be ended: {problem}")
+
+
+def _set_measurement(machine: Machine, device: str, value: int) -> str:
+    command = ["nvme", "set-feature", device, f"--feature-id={_FEATURE}", f"--value={value}"]
+    done = run_tool(machine, command)
+    return nvme_failure(done, MEASUREMENT) if done.exit_code else ""

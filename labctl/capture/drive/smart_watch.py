@@ -201,10 +201,13 @@ async def watching_drive(
     on_event: OnEvent,
     every_s: float | None = EVERY_S,
     longest_s: float = 0.0,
+    on_setting: Callable[..., None] = lambda kind, **data: None,
+    left: str | None = None,
 ) -> AsyncIterator[DriveWatch | None]:
     """Watch the drive of ``state`` inside the ``async with``; None where it has no SMART to read.
 
-    Reports its state before and after. ``longest_s``: of a phase. On exit it waits at most
+    Reports its state before and after. ``longest_s``, ``on_setting``, ``left``: see
+    :class:`OwnMeasurement`. On exit it waits at most
     ``LAST_SAMPLE_WITHIN_S`` for a drive that does not answer.
     """
     if not state.smart_device or state.smart is None:
@@ -214,7 +217,9 @@ async def watching_drive(
     extended = state.smart.thermal_throttling_events is not None
     kind = "nvme" if is_nvme else "scsi"
     reader = SmartReader(machine, state.smart_device, kind, extended=extended)
-    own = OwnMeasurement(machine, state, longest_s) if state.has_power_measurement else None
+    own = None
+    if state.has_power_measurement:
+        own = OwnMeasurement(machine, state, longest_s, on_setting, left)
     watch = DriveWatch(reader, now_ns, on_event, every_s if is_nvme else None, own)
     await watch.sample("before")
     try:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from instruments.reading import Batch
 from labctl.capture.drive import target
+from labctl.capture.drive.changed_settings import POWER_MEASUREMENT
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.smart_watch import DriveWatch, watching_drive
 from labctl.capture.host import software
@@ -390,6 +391,10 @@ class Run:
         def events_of(drive: str) -> OnEvent:
             return lambda kind, t_ns, data: self.event(kind, t_ns, **data, **of_drive(drive))
 
+        def left_on(drive: str) -> str | None:
+            left = self._resumption.left.get(drive) if self._resumption is not None else None
+            return None if left is None else left.now.get(POWER_MEASUREMENT)
+
         machine, now_ns = actions.host.machine, self.timebase.now_ns
         longest_s = max(phase.duration_s for phase in self.phases)
         async with contextlib.AsyncExitStack() as stack:
@@ -401,7 +406,15 @@ class Run:
             )
             self._drive_watches = [
                 await stack.enter_async_context(
-                    watching_drive(machine, state, now_ns, events_of(name), longest_s=longest_s)
+                    watching_drive(
+                        machine,
+                        state,
+                        now_ns,
+                        events_of(name),
+                        longest_s=longest_s,
+                        on_setting=partial(self._note_setting, **of_drive(name)),
+                        left=left_on(name),
+                    )
                 )
                 for name, state in actions.drive_states.items()
             ]

@@ -13,13 +13,16 @@ import pytest
 from instruments.simulated.drive.drive_host_files import DriveHostFiles
 from instruments.simulated.drive.model import DriveModel
 from instruments.simulated.drive.parameters import load
+from labctl.capture.drive.changed_settings import POWER_MEASUREMENT, Changed, left_changed
+from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.own_measurement import OwnMeasurement
 from labctl.capture.drive.smart_watch import DriveWatch
 from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.nvme_pages import parse_power_measurement
 from labctl.capture.identity.smart import SmartReader
+from labctl.config.rig_file import Drive as RigDrive
 from labctl.record.drive_state import DriveState
-from labctl.record.events import EventKind
+from labctl.record.events import Event, EventKind
 from tests.unit.capture.identity.nvme_made import power_page, printed
 
 STATE = DriveState("/dev/nvme0n1", smart_device="/dev/nvme0n1", has_power_measurement=True)
@@ -52,8 +55,9 @@ class Drive:
     """nvme-cli of a drive that measures itself, second by second of what it is asked."""
 
     def __init__(
-        self, *, is_on: bool = False, refuses: bool = False, page_bytes: int = 4096
+        self, *, is_on: bool = False, refuses: bool = False, page_bytes: int = 4096, step: int = 1
     ) -> None:
+        self._step = step
         self.is_on, self._refuses, self.page_bytes = is_on, refuses, page_bytes
         self.generation = 0
         self.values: list[int] = []
@@ -66,7 +70,7 @@ class Drive:
             value = int(argv[-1].removeprefix("--value="))
             self.values.append(value)
             self.is_on = bool(value & 1)
-            self.generation += self.is_on
+            self.generation += self._step * self.is_on
             self.asked = 0
             return Completed(0, "", "")
         if "--log-id=37" not in argv:
@@ -136,6 +140,73 @@ def test_a_measurement_that_somebody_begins_during_the_run_is_left_alone() -> No
     drive.generation += 1
     own.end()
     assert drive.is_on
+
+
+class Killed:
+    """A run that is killed while the drive measures, and what its record has of it."""
+
+    def __init__(self, drive: Drive) -> None:
+        self.drive = drive
+        self.events: list[Event] = []
+        self.own = OwnMeasurement(drive, STATE, 60.0, self._note)
+        self.marked: list[tuple[bool, int]] = []
+
+    def _note(self, kind: EventKind, **data: object) -> None:
+        self.marked.append((self.drive.is_on, self.drive.generation))
+        self.events.append(Event.from_line(Event(0, kind, data).to_line()))
+
+    @property
+    def left(self) -> Changed:
+        return left_changed(self.events)
+
+    def control(self) -> DriveControl:
+        target = RigDrive(target="/dev/nvme0n1", engine="libaio")
+        return DriveControl(self.drive, target, self.left)
+
+
+def test_what_a_killed_run_has_begun_is_known_and_ended() -> None:
+    run = Killed(Drive())
+    assert run.own.begin() and run.own.begin()
+    assert str(run.left) == "power measurement 2 (before: off)"
+    assert run.marked == [(False, 0), (False, 1)], "before it is begun, and nothing is on then"
+    control = run.control()
+    assert control.left_over()
+    assert control.restore() == []
+    assert not run.drive.is_on
+    assert not run.control().left_over()
+
+
+def test_what_somebody_else_has_begun_after_the_kill_is_left_alone() -> None:
+    run = Killed(Drive())
+    assert run.own.begin()
+    run.drive.generation += 1
+    ours = list(run.drive.values)
+    control = run.control()
+    assert not control.left_over()
+    assert control.restore() == []
+    assert run.drive.is_on and run.drive.values == ours
+
+
+def test_a_run_that_goes_on_takes_up_its_own_measurement() -> None:
+    run = Killed(Drive())
+    assert run.own.begin()
+    left = run.left.now[POWER_MEASUREMENT]
+    assert OwnMeasurement(run.drive, STATE, 60.0, left=left).begin()
+    assert not OwnMeasurement(run.drive, STATE, 60.0, left="77").begin()
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_measurement_that_has_ended_or_was_refused_leaves_nothing(refuses: bool) -> None:
+    run = Killed(Drive(refuses=refuses))
+    assert run.own.begin() is not refuses
+    run.own.end()
+    assert not run.left
+
+
+def test_a_drive_that_counts_its_measurements_otherwise_is_marked_as_it_counts() -> None:
+    run = Killed(Drive(step=3))
+    assert run.own.begin()
+    assert run.left.now == {POWER_MEASUREMENT: "3"}
 
 
 def test_a_drive_that_refuses_is_not_asked_for_its_log() -> None:
