@@ -1,0 +1,65 @@
+"""What a drive was having measured of itself when labctl was killed is ended by who comes next."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from instruments.simulated.bench import Bench
+from labctl.config.rig import load_rig
+from labctl.record.events import EventKind
+from labctl.record.reader import RunRecord
+from labctl.service.runs.killed_runs import end_leftovers
+from tests.faults.resumed_run import Interruptible, plan_file
+
+pytestmark = [pytest.mark.bench, pytest.mark.fault, pytest.mark.timeout(600)]
+
+
+def measures(bench: Bench) -> bool:
+    """Whether the simulated drive measures itself now: bit 0 of the attributes of log page 25h."""
+    rig = load_rig(bench.rig)
+    command = [f"{rig.tools}/nvme", "get-log", rig.drive.smart_device, "--log-id=0x25"]
+    page = subprocess.run(
+        [*command, "--log-len=64", "--raw-binary"], check=True, capture_output=True
+    ).stdout
+    return bool(page[2] & 1)
+
+
+def killed(bench: Bench, folder: Path) -> Interruptible:
+    """A run that was killed while the drive measured itself for it."""
+    run = Interruptible(Path(bench.rig), plan_file(folder, seconds=4), folder / "runs")
+    run.go_on()
+    run.until(EventKind.PHASE_STARTED)
+    run.until(EventKind.SETTING_CHANGED)
+    deadline = time.monotonic() + 60
+    while not measures(bench):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    run.kill()
+    assert measures(bench)
+    return run
+
+
+def test_the_next_run_ends_the_measurement_of_a_killed_one(bench: Bench, tmp_path: Path) -> None:
+    run = killed(bench, tmp_path)
+    (line,) = end_leftovers(run.path, load_rig(bench.rig))
+    assert "had left power measurement" in line and line.endswith("put back")
+    assert not measures(bench)
+
+
+@pytest.mark.long
+def test_a_run_that_goes_on_takes_up_its_own_measurement(bench: Bench, tmp_path: Path) -> None:
+    run = killed(bench, tmp_path)
+    run.finish()
+    events = RunRecord(run.path).events
+    resumed_ns = max(one.t_ns for one in events if one.kind == EventKind.RUN_RESUMED)
+    after = [
+        one for one in events
+        if one.kind == EventKind.DRIVE_MEASUREMENT and one.t_ns > resumed_ns
+    ]  # fmt: skip
+    assert any("average_watts" in one.data for one in after)
+    assert not any("reason" in one.data for one in after)
+    assert not measures(bench)
