@@ -54,7 +54,7 @@ class RecordingEnded(ConnectionLost):
     """The recording has no more events."""
 
 
-class EventKind(StrEnum):
+class RecordedKind(StrEnum):
     """What happened on a line, as the file writes it."""
 
     OPEN = "open"
@@ -69,7 +69,7 @@ class RecordedEvent:
     """One event on a line."""
 
     t_s: float
-    kind: EventKind
+    kind: RecordedKind
     data: bytes = b""
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class _RecordWriter:
         self._file = file
         self._begin = time.monotonic()
 
-    def write(self, kind: EventKind, data: bytes = b"") -> None:
+    def write(self, kind: RecordedKind, data: bytes = b"") -> None:
         """Write one event."""
         self._file.write(f"{RecordedEvent(time.monotonic() - self._begin, kind, data)}\n")
 
@@ -117,7 +117,7 @@ class _RecordWriter:
         try:
             return function()
         except InstrumentError as error:
-            self.write(EventKind.RAISED, f"{type(error).__name__} {error}".encode())
+            self.write(RecordedKind.RAISED, f"{type(error).__name__} {error}".encode())
             raise
 
 
@@ -130,13 +130,13 @@ class _Recorded(Generic[Source]):
 
     def open(self) -> None:
         """Connect."""
-        self._record.write(EventKind.OPEN)
+        self._record.write(RecordedKind.OPEN)
         self._record.call(self._source.open)
 
     def close(self) -> None:
         """Close the connection."""
         self._source.close()
-        self._record.write(EventKind.CLOSE)
+        self._record.write(RecordedKind.CLOSE)
 
 
 class RecordingLine(_Recorded[AnyLine]):
@@ -144,7 +144,7 @@ class RecordingLine(_Recorded[AnyLine]):
 
     def write(self, data: bytes) -> None:
         """Send."""
-        self._record.write(EventKind.SENT, data)
+        self._record.write(RecordedKind.SENT, data)
         self._record.call(lambda: self._source.write(data))
 
     def discard(self, quiet_s: float = 0.0) -> None:
@@ -162,7 +162,7 @@ class RecordingLine(_Recorded[AnyLine]):
     def _received(self, read: Callable[[], bytes]) -> bytes:
         data = self._record.call(read)
         if data:
-            self._record.write(EventKind.RECEIVED, data)
+            self._record.write(RecordedKind.RECEIVED, data)
         return data
 
 
@@ -171,9 +171,9 @@ class RecordingFiles(_Recorded[HostFiles]):
 
     def texts(self, patterns: Sequence[str]) -> dict[str, str | None]:
         """See :class:`~instruments.transports.host_files.HostFiles`."""
-        self._record.write(EventKind.SENT, json.dumps(list(patterns)).encode())
+        self._record.write(RecordedKind.SENT, json.dumps(list(patterns)).encode())
         found = self._record.call(lambda: self._source.texts(patterns))
-        self._record.write(EventKind.RECEIVED, json.dumps(found).encode())
+        self._record.write(RecordedKind.RECEIVED, json.dumps(found).encode())
         return found
 
 
@@ -185,9 +185,9 @@ class ReplayLine:
 
     def __init__(self, events: Iterable[RecordedEvent]) -> None:
         self._left = deque(
-            event for event in events if event.kind not in (EventKind.OPEN, EventKind.CLOSE)
+            event for event in events if event.kind not in (RecordedKind.OPEN, RecordedKind.CLOSE)
         )
-        self._to_come = sum(event.kind is EventKind.RECEIVED for event in self._left)
+        self._to_come = sum(event.kind is RecordedKind.RECEIVED for event in self._left)
         self._now_s = 0.0
         self._clock_was_read = False
         self._waits_left = _WAITS_AT_THE_END
@@ -199,7 +199,7 @@ class ReplayLine:
         anything asks for the time of its next question: how long it waited before that question
         is no part of the answer's delay.
         """
-        if self._clock_was_read and self._left and self._left[0].kind is EventKind.SENT:
+        if self._clock_was_read and self._left and self._left[0].kind is RecordedKind.SENT:
             self._now_s = self._left[0].t_s
         self._clock_was_read = True
         return round(self._now_s * 1e9)
@@ -212,7 +212,7 @@ class ReplayLine:
 
     def write(self, data: bytes) -> None:
         """Go on to the next bytes sent. Raises ProtocolError where they differ, RecordingEnded."""
-        while self._left and self._left[0].kind is not EventKind.SENT:
+        while self._left and self._left[0].kind is not RecordedKind.SENT:
             self._play()
         if not self._left:
             raise RecordingEnded("the recording is over")
@@ -241,7 +241,7 @@ class ReplayLine:
     def read_some(self, timeout_s: float) -> bytes:
         """The next bytes received; empty where bytes were sent first."""
         self._raise_next()
-        if self._left and self._left[0].kind is EventKind.RECEIVED:
+        if self._left and self._left[0].kind is RecordedKind.RECEIVED:
             return self._play().data
         if not self._to_come and timeout_s > 0:
             if not self._waits_left:
@@ -252,13 +252,13 @@ class ReplayLine:
 
     def _play(self) -> RecordedEvent:
         event = self._left.popleft()
-        self._to_come -= event.kind is EventKind.RECEIVED
+        self._to_come -= event.kind is RecordedKind.RECEIVED
         self._now_s = event.t_s
         self._clock_was_read = False
         return event
 
     def _raise_next(self) -> None:
-        if self._left and self._left[0].kind is EventKind.RAISED:
+        if self._left and self._left[0].kind is RecordedKind.RAISED:
             kind, _, message = self._play().data.decode(errors="replace").partition(" ")
             raised = getattr(errors, kind, ConnectionLost)
             raise raised(message)
@@ -334,9 +334,9 @@ def parse_session(text: str) -> RecordedSession:
 def _parse_event(line: str) -> RecordedEvent:
     t_s, _, rest = line.partition(" ")
     kind, _, data = rest.partition(" ")
-    if kind not in list(EventKind):
+    if kind not in list(RecordedKind):
         raise ValueError(f"{kind!r} is not open, close, >, < or !")
-    return RecordedEvent(float(t_s), EventKind(kind), unescape(data))
+    return RecordedEvent(float(t_s), RecordedKind(kind), unescape(data))
 
 
 def replayed_instrument(session: RecordedSession) -> Instrument:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from labctl.analysis.compare.series_table import WATCHED
-from labctl.analysis.compare.trend_results import LevelChange, MovedPoint, OutOfLine, Series
+from labctl.analysis.compare.trend_results import LevelChange, MovedPoint, OutOfLine, TrendSeries
 from labctl.analysis.numbers import MINUS, decimals_of, significant, utc
-from labctl.analysis.stats.series_candidates import Kind
+from labctl.analysis.stats.series_candidates import CandidateKind
 
 DAY = "%Y-%m-%d"
 
 
-def title_of(series: Series) -> str:
+def title_of(series: TrendSeries) -> str:
     """Rig, plan and drive; which of several versions of the plan."""
     plan = series.plan + (f" at scale {series.scale:g}" if series.scale != 1 else "")
     if series.plan_versions > 1:
@@ -21,19 +21,19 @@ def title_of(series: Series) -> str:
     return ", ".join(filter(None, (series.rig, plan, drive)))
 
 
-def span_of(series: Series) -> str:
+def span_of(series: TrendSeries) -> str:
     """How many runs, and from when to when."""
     days = [utc(run.begin_ns, DAY) for run in series.runs]
     many = f"{len(days)} run{'s' if len(days) > 1 else ''}"
     return f"{many}, {days[0]} to {days[-1]}" if days[0] != days[-1] else f"{many}, {days[0]}"
 
 
-def heading_of(change: LevelChange, series: Series) -> str:
+def heading_of(change: LevelChange, series: TrendSeries) -> str:
     """What it was and when: ``step at run 16 of 30 (15 to 17), 2026-03-14``."""
     of = f"{change.run} of {len(series.runs)}"
-    if change.kind is Kind.DRIFT:
+    if change.kind is CandidateKind.DRIFT:
         text = f"drift from run 1 to {len(series.runs)}"
-    elif change.kind is Kind.STATE:
+    elif change.kind is CandidateKind.STATE:
         text = f"in the runs with {change.state[0]} {change.state[1] or 'not known'}"
     else:
         text = f"step at run {of}"
@@ -51,7 +51,7 @@ def reasons_of(change: LevelChange) -> list[str]:
     if change.warmer_kelvin is not None:
         warmer = f"{abs(change.warmer_kelvin):.1f} K {_warmth(change.warmer_kelvin)}"
         lines.append(f"the drive began {warmer}")
-    if not lines and change.kind is Kind.STEP:
+    if not lines and change.kind is CandidateKind.STEP:
         lines.append("nothing that the runs' headers hold changed there")
     return lines
 
@@ -85,12 +85,12 @@ def by_quantity(change: LevelChange) -> Iterator[tuple[str, list[MovedPoint]]]:
             yield name, points
 
 
-def points_of(series: Series, quantity: str) -> int:
+def points_of(series: TrendSeries, quantity: str) -> int:
     """How many points of a quantity there are."""
     return sum(row.quantity == quantity for row in series.rows)
 
 
-def outlier_text(one: OutOfLine, series: Series) -> str:
+def outlier_text(one: OutOfLine, series: TrendSeries) -> str:
     """A run that is no part of the others, in a sentence."""
     first = one.points[0]
     text = (

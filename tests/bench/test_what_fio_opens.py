@@ -24,7 +24,7 @@ from labctl.capture.drive.target import check_target
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.identity.files_fio_opened import difference, read_open_files
 from labctl.capture.identity.node import find_place
-from labctl.capture.identity.opened_target import NOT_WHAT_WAS_CHECKED, Opened, given, opening
+from labctl.capture.identity.opened_target import NOT_WHAT_WAS_CHECKED, OpenedTarget, given, opening
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
@@ -490,7 +490,7 @@ def test_the_scripts_of_the_host_run_in_any_posix_shell(
     (opened,) = given({"": scene.drive(file.name)}, None, machine).values()
     device = find_place(scene.device, machine)
     assert device.node is not None
-    both = [opened, Opened(4, device, device.node)]
+    both = [opened, OpenedTarget(4, device, device.node)]
     with subprocess.Popen(
         opening(both, ["cat"], "data"),
         cwd=tmp_path,

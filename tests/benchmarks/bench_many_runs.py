@@ -17,7 +17,7 @@ from pathlib import Path
 from labctl.report.data.compact import compact
 from labctl.report.data.folder_runs import FolderRuns
 from labctl.report.data.gathered import connect
-from labctl.report.data.parts import MOST_RUNS, Manifest, commit, files_sql, write_part
+from labctl.report.data.parts import MOST_RUNS, PartsManifest, commit, files_sql, write_part
 from labctl.report.data.run_tables import TABLES, table_files
 from tests.benchmarks.figures import in_turns, judged, seconds, show
 from tests.unit.synthetic_run import WORK, Bench, build
@@ -65,7 +65,7 @@ def make_lab(root: Path, work: Path) -> None:
             }
             select["drives"] += " WHERE run IS NOT NULL"
             parts.append(write_part(connection, runs.place, "2023-11", names, select, work))
-        assert commit(runs.place, Manifest(), parts) is not None
+        assert commit(runs.place, PartsManifest(), parts) is not None
         found = compact(runs, connection, None, work, lambda done, total: None)
         assert found.written == 0, "these are the tables of these runs"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from labctl.analysis.compare.trend import trend
-from labctl.analysis.compare.trend_results import LevelChange, Series
+from labctl.analysis.compare.trend_results import LevelChange, TrendSeries
 from labctl.analysis.stats import series_changes
 from tests.judge_trend import draws
 from tests.judge_trend.draws import POINTS, RUNS, WATTS_SD, Drawn, Rng, series, stepped, told
@@ -72,7 +72,7 @@ NOTHING: dict[str, Draw] = {
 """Series in which nothing happens."""
 
 
-def judged(drawn: Drawn) -> Series:
+def judged(drawn: Drawn) -> TrendSeries:
     """What labctl tells of it. Other random orders each time: the same few for all series would be
     one draw of the critical value."""
     series_changes._SEED = zlib.crc32(drawn.watts.tobytes())

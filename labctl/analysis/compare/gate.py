@@ -39,7 +39,7 @@ from labctl.analysis.compare.comparison import (
 )
 from labctl.analysis.compare.points import QUANTITIES
 from labctl.analysis.compare.repeats import Basis, judge_pairs
-from labctl.analysis.compare.trend_results import Series, Trend, TrendRow
+from labctl.analysis.compare.trend_results import Trend, TrendRow, TrendSeries
 from labctl.analysis.stats.rotation import LEVEL
 from labctl.errors import ConfigurationError, Mistake
 from labctl.toml_reading import mistakes_of, parse_toml
@@ -222,7 +222,7 @@ def check_trend(trend: Trend, gate: Gate) -> GateResult:
     return GateResult(checks, gate.strict)
 
 
-def _check_level(row: TrendRow, series: Series, limit: float) -> GateCheck:
+def _check_level(row: TrendRow, series: TrendSeries, limit: float) -> GateCheck:
     where = (series.runs[-1].run_id, row.point, row.quantity, "%", limit)
     if row.values[-1] is None:
         return GateCheck(*where, None, None, GateVerdict.MISSING)

@@ -21,7 +21,7 @@ from labctl.analysis.compare.points import (
 )
 from labctl.analysis.compare.repeats import Basis
 from labctl.analysis.results import COVERAGE_FACTOR, Estimate
-from labctl.analysis.stats.rotation import POWER, Floats, Plan, inside, planned
+from labctl.analysis.stats.rotation import POWER, DrawnExperiments, Floats, inside, planned
 
 MOST_REPEATS = 50
 """A side: more are not looked for."""
@@ -68,7 +68,7 @@ class _Scatter:
     basis: Basis
     repeats: int
 
-    def plan(self, repeats: int) -> Plan:
+    def plan(self, repeats: int) -> DrawnExperiments:
         names = [quantity.name for quantity, _ in self.columns]
         _, pools = np.unique(names, return_inverse=True)
         return planned(self.rows, pools, repeats)
@@ -114,7 +114,7 @@ class _Fewest:
 
     def __init__(self, scatter: _Scatter) -> None:
         self._scatter = scatter
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, DrawnExperiments] = {}
 
     def repeats(self, changes: Floats, mine: Sequence[int], *, every: bool) -> int | None:
         low, high = 2, MOST_REPEATS + 1

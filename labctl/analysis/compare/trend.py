@@ -32,10 +32,10 @@ from labctl.analysis.compare.trend_results import (
     LevelChange,
     MovedPoint,
     OutOfLine,
-    Series,
     Trend,
     TrendRow,
     TrendRun,
+    TrendSeries,
     TrendVerdict,
 )
 from labctl.analysis.results import Estimate
@@ -44,11 +44,11 @@ from labctl.analysis.stats.series_candidates import (
     FEWEST_RUNS,
     Bools,
     Candidate,
-    Kind,
+    CandidateKind,
     candidates_of,
     first_turn,
 )
-from labctl.analysis.stats.series_changes import Found, Model, find_changes
+from labctl.analysis.stats.series_changes import ChangeModel, FoundChange, find_changes
 from labctl.analysis.stats.series_fit import dark_uncertainty, fitted, smallest_step
 from labctl.analysis.stats.uncertainty import student_factor
 
@@ -84,11 +84,11 @@ def trend(runs: Sequence[RunOfSeries]) -> Trend:
     return Trend(tuple(sorted(found, key=lambda one: -len(one.runs))))
 
 
-def _series(runs: Sequence[RunOfSeries]) -> Series:
+def _series(runs: Sequence[RunOfSeries]) -> TrendSeries:
     runs, notes = in_order(runs)
     first = runs[0]
     changed = [(), *(changes_between(a.conditions, b.conditions) for a, b in pairwise(runs))]
-    empty = Series(
+    empty = TrendSeries(
         first.rig, first.plan, first.scale, *first.drive, 1, 1,
         tuple(
             TrendRun(
@@ -145,7 +145,7 @@ class _Part:
 class _Judged:
     """A series that is long enough, judged."""
 
-    def __init__(self, table: SeriesTable, empty: Series) -> None:
+    def __init__(self, table: SeriesTable, empty: TrendSeries) -> None:
         self._table = table
         self._empty = empty
         self._n = len(table.runs)
@@ -161,7 +161,7 @@ class _Judged:
         _, pools = np.unique(quantities, return_inverse=True)
         values = table.logs[:, table.columns]
         own = np.nan_to_num(table.own[:, table.columns])
-        self._model: Model = find_changes(values, pools, self._candidates, by_column, own)
+        self._model: ChangeModel = find_changes(values, pools, self._candidates, by_column, own)
 
     def _instrument_sets(self) -> list[Floats] | None:
         """A regressor for each set of instruments but the one of most runs; None where meters do
@@ -187,7 +187,7 @@ class _Judged:
             ]
         return found
 
-    def series(self) -> Series:
+    def series(self) -> TrendSeries:
         """The whole answer."""
         model, runs = self._model, self._table.runs
         changes = [self._change(found) for found in model.found]
@@ -273,9 +273,9 @@ class _Judged:
         column = self._table.columns[number]
         if not WATCHED[self._table.keys[column][0]].of_watts:
             return 0.0
-        if self._sets is None or candidate.kind is Kind.DRIFT:
+        if self._sets is None or candidate.kind is CandidateKind.DRIFT:
             return self._table.limit(column)
-        if candidate.kind is Kind.STEP:
+        if candidate.kind is CandidateKind.STEP:
             before, after = self._table.runs[candidate.at - 1], self._table.runs[candidate.at]
             if before.zeros == after.zeros:
                 return 0.0
@@ -291,7 +291,7 @@ class _Judged:
         worse = change * WATCHED[quantity].better < 0.0
         return MovedPoint(point, quantity, Estimate(change, u, again), p, worse, by_meters)
 
-    def _change(self, found: Found) -> LevelChange:
+    def _change(self, found: FoundChange) -> LevelChange:
         candidate = self._candidates[found.candidate]
         moved = []
         for number, p in zip(found.columns, found.p, strict=True):
@@ -304,14 +304,14 @@ class _Judged:
         )  # fmt: skip
 
     def _told(
-        self, kind: Kind, at: int, first: int, last: int, state: tuple[str, str],
-        maybe: tuple[Kind, ...], moved: Sequence[MovedPoint],
+        self, kind: CandidateKind, at: int, first: int, last: int, state: tuple[str, str],
+        maybe: tuple[CandidateKind, ...], moved: Sequence[MovedPoint],
         after: Bools,
     ) -> LevelChange:  # fmt: skip
         run = self._empty.runs[at]
         return LevelChange(
             kind, at + 1, run.run_id, run.begin_ns, first + 1, last + 1,
-            run.changed if kind is Kind.STEP else (), state, maybe,
+            run.changed if kind is CandidateKind.STEP else (), state, maybe,
             tuple(sorted(moved, key=lambda one: -abs(one.change.value))), self._warmer(after),
         )  # fmt: skip
 
@@ -342,7 +342,9 @@ class _Judged:
                     moved.append(self._moved(number, part, LEVEL))
             if moved:
                 at = first_turn(runs > 0.5)
-                found.append(self._told(Kind.STEP, at, at, at, ("", ""), (), moved, runs > 0.5))
+                found.append(
+                    self._told(CandidateKind.STEP, at, at, at, ("", ""), (), moved, runs > 0.5)
+                )
         return found
 
     def _outliers(self) -> list[OutOfLine]:

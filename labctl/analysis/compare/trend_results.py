@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from labctl.analysis.compare.conditions import ConditionChange
 from labctl.analysis.results import Estimate
-from labctl.analysis.stats.series_candidates import Kind
+from labctl.analysis.stats.series_candidates import CandidateKind
 
 
 class TrendVerdict(StrEnum):
@@ -56,7 +56,7 @@ class LevelChange:
     be one of these. ``changed``: what was otherwise from there on. ``maybe``: what else it may be.
     """
 
-    kind: Kind
+    kind: CandidateKind
     run: int
     run_id: str
     begin_ns: int
@@ -64,7 +64,7 @@ class LevelChange:
     last: int
     changed: tuple[ConditionChange, ...]
     state: tuple[str, str]
-    maybe: tuple[Kind, ...]
+    maybe: tuple[CandidateKind, ...]
     moved: tuple[MovedPoint, ...]
     warmer_kelvin: float | None = None
     """By how much the drive began the runs warmer from there on, where that is much."""
@@ -120,7 +120,7 @@ class TrendRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class TrendSeries:
     """The runs of one drive, plan and rig, and what they show."""
 
     rig: str
@@ -145,4 +145,4 @@ class Series:
 class Trend:
     """All series, those with the most runs first."""
 
-    series: tuple[Series, ...]
+    series: tuple[TrendSeries, ...]

@@ -156,7 +156,7 @@ def _largest(rows: Floats, pools: NDArray[np.int64], worse: bool) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DrawnExperiments:
     """What a number of repeats a side can tell: drawn experiments without a change.
 
     ``ratios`` (draws × m) and ``deviations`` are those of each; ``critical`` is the statistic
@@ -180,7 +180,7 @@ class Plan:
         return found
 
 
-def planned(scatter: Floats, pools: NDArray[np.int64], repeats: int) -> Plan:
+def planned(scatter: Floats, pools: NDArray[np.int64], repeats: int) -> DrawnExperiments:
     """What ``repeats`` (≥ 2) a side would tell where runs scatter as in ``scatter``.
 
     Rows of ``scatter`` (r × m): the covariance of the points in one run is their product
@@ -199,4 +199,4 @@ def planned(scatter: Floats, pools: NDArray[np.int64], repeats: int) -> Plan:
         deviations.append(spread)
     every = np.concatenate(ratios)
     critical = float(np.quantile(np.abs(every).max(axis=1), 1.0 - LEVEL))
-    return Plan(every, np.concatenate(deviations), critical, math.sqrt(2.0 / repeats))
+    return DrawnExperiments(every, np.concatenate(deviations), critical, math.sqrt(2.0 / repeats))

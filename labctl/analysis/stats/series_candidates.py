@@ -25,7 +25,7 @@ STRETCHES = 10
 single step (A. B. Olshen et al., *Biostatistics* 5 (2004) 557)."""
 
 
-class Kind(StrEnum):
+class CandidateKind(StrEnum):
     """What a level did. A stretch is only looked for: it is found as the two steps at its ends."""
 
     STEP = "step"
@@ -43,7 +43,7 @@ class Candidate:
     something is known to have changed there.
     """
 
-    kind: Kind
+    kind: CandidateKind
     at: int
     rows: tuple[float, ...]
     named: bool = False
@@ -61,19 +61,21 @@ def candidates_of(
     """
     n = len(seconds)
     found = [
-        Candidate(Kind.STEP, at, tuple(float(run >= at) for run in range(n)), at in named)
+        Candidate(CandidateKind.STEP, at, tuple(float(run >= at) for run in range(n)), at in named)
         for at in range(FEWEST_BESIDE, n - FEWEST_BESIDE + 1)
     ]
     ends = sorted({round(part * n / STRETCHES) for part in range(1, STRETCHES)})
     found += [
-        Candidate(Kind.STRETCH, begin, tuple(float(begin <= run < end) for run in range(n)))
+        Candidate(
+            CandidateKind.STRETCH, begin, tuple(float(begin <= run < end) for run in range(n))
+        )
         for begin, end in combinations(ends, 2)
         if end - begin >= FEWEST_BESIDE
     ]
     span = seconds[-1] - seconds[0]
     if span > 0:
         line = tuple((one - seconds[0]) / span for one in seconds)
-        found.append(Candidate(Kind.DRIFT, 0, line))
+        found.append(Candidate(CandidateKind.DRIFT, 0, line))
     known: set[tuple[float, ...]] = set()
     for name, value, runs in states:
         few = int(min(runs.sum(), n - runs.sum()))
@@ -83,7 +85,7 @@ def candidates_of(
         if few < FEWEST_BESIDE or turns < 2 or known & {rows, other}:
             continue
         known.add(rows)
-        found.append(Candidate(Kind.STATE, first_turn(runs), rows, True, (name, value)))
+        found.append(Candidate(CandidateKind.STATE, first_turn(runs), rows, True, (name, value)))
     return tuple(found)
 
 

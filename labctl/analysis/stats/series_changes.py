@@ -38,7 +38,7 @@ from labctl.analysis.stats.series_candidates import (
     FEWEST_RUNS,
     Bools,
     Candidate,
-    Kind,
+    CandidateKind,
 )
 from labctl.analysis.stats.series_fit import student_limit
 
@@ -68,7 +68,7 @@ _SEED = 1935
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundChange:
     """A change that some of the columns made together.
 
     ``candidate``: its number. ``first`` and ``last``: between which runs (numbers of the first run
@@ -81,11 +81,11 @@ class Found:
     p: tuple[float, ...]
     first: int
     last: int
-    kinds: tuple[Kind, ...]
+    kinds: tuple[CandidateKind, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ChangeModel:
     """What is known of the columns afterwards.
 
     ``changes`` (m tuples): numbers of the candidates of each column. ``deviation`` (m): the
@@ -93,7 +93,7 @@ class Model:
     ``critical``: the statistic beyond which a change counts. ``outliers`` (n × m).
     """
 
-    found: tuple[Found, ...]
+    found: tuple[FoundChange, ...]
     changes: tuple[tuple[int, ...], ...]
     deviation: Floats
     freedom: Floats
@@ -132,7 +132,7 @@ def find_changes(
     candidates: Sequence[Candidate],
     fixed: Sequence[Sequence[Floats]],
     own: Floats,
-) -> Model:
+) -> ChangeModel:
     """Every change in ``values`` (n runs × m columns, NaN where missing).
 
     ``pools`` (m): columns with the same number are of one quantity. ``fixed`` (m): regressors that
@@ -151,7 +151,7 @@ def find_changes(
         if not (more & ~outliers).any() or len(found) >= MOST_CHANGES:
             break
         outliers |= more
-    return Model(
+    return ChangeModel(
         tuple(found), tuple(map(tuple, changes)), deviation, freedom, scan.alike,
         scan.autocorrelation, scan.critical, outliers,
     )  # fmt: skip
@@ -174,25 +174,25 @@ class _Search:
         self._fixed = fixed
         centred = self._rows - self._rows.mean(axis=1, keepdims=True)
         whole = np.square(centred).sum(axis=1)
-        drift = np.array([one.kind is Kind.DRIFT for one in candidates])
+        drift = np.array([one.kind is CandidateKind.DRIFT for one in candidates])
         # two runs beside two are worth 1; a line needs a quarter of what it is worth alone
         self._least = np.where(drift, whole / 4.0, 1.0 - 1e-9)
 
-    def changes(self, outliers: Bools) -> tuple[list[Found], list[list[int]], _Scan]:
+    def changes(self, outliers: Bools) -> tuple[list[FoundChange], list[list[int]], _Scan]:
         """The changes, the numbers of those of each column, and the last search, without any."""
         changes: list[list[int]] = [[] for _ in self._fixed]
-        found: list[Found] = []
+        found: list[FoundChange] = []
         while True:
             scan = self._scan(changes, outliers)
             told = scan.p <= LEVEL
             if not told.any() or len(found) >= MOST_CHANGES:
                 return found, changes, scan
             one = self._together(scan, told, [old.candidate for old in found])
-            stretch = self._candidates[one.candidate].kind is Kind.STRETCH
+            stretch = self._candidates[one.candidate].kind is CandidateKind.STRETCH
             for each in self._ends(one, changes, outliers, scan) if stretch else [one]:
                 _add(each, found, changes)
 
-    def _together(self, scan: _Scan, told: Bools, known: Sequence[int]) -> Found:
+    def _together(self, scan: _Scan, told: Bools, known: Sequence[int]) -> FoundChange:
         """The change of the clearest column, and every column that may have made it, too.
 
         It is one of the ``known`` changes of other columns where it may be, else one where
@@ -216,31 +216,31 @@ class _Search:
         steps = [
             one.at
             for one, place in zip(self._candidates, places, strict=True)
-            if place and one.kind is Kind.STEP
+            if place and one.kind is CandidateKind.STEP
         ]
         mine = self._candidates[chosen]
-        at = [*steps, mine.at] if mine.kind is Kind.STEP else [mine.at]
+        at = [*steps, mine.at] if mine.kind is CandidateKind.STEP else [mine.at]
         kinds = {
             one.kind
             for one, place in zip(self._candidates, places, strict=True)
-            if place and one.kind not in (mine.kind, Kind.STRETCH)
+            if place and one.kind not in (mine.kind, CandidateKind.STRETCH)
         }
         chances = tuple(float(scan.p[one]) for one in columns)
-        return Found(chosen, columns, chances, min(at), max(at), tuple(sorted(kinds)))
+        return FoundChange(chosen, columns, chances, min(at), max(at), tuple(sorted(kinds)))
 
     def _ends(
         self,
-        stretch: Found,
+        stretch: FoundChange,
         changes: Sequence[Sequence[int]],
         outliers: Bools,
         scan: _Scan,
-    ) -> list[Found]:
+    ) -> list[FoundChange]:
         """The two steps at the ends of a stretch, where they fit its columns best."""
         n = len(self._values)
         steps = {
             one.at: number
             for number, one in enumerate(self._candidates)
-            if one.kind is Kind.STEP
+            if one.kind is CandidateKind.STEP
         }  # fmt: skip
         pairs = [(a, b) for a, b in combinations(steps, 2) if b - a >= FEWEST_BESIDE]
         arcs = np.zeros((len(pairs), n))
@@ -260,7 +260,7 @@ class _Search:
             if (clearest.max() - one) / scan.alike**2 <= PLACES
         ]
         return [
-            Found(steps[at], stretch.columns, stretch.p, min(places), max(places), ())
+            FoundChange(steps[at], stretch.columns, stretch.p, min(places), max(places), ())
             for at, places in (
                 (begin, [begin, *(a for a, b in near if b == end)]),
                 (end, [end, *(b for a, b in near if a == begin)]),
@@ -398,7 +398,7 @@ class _Search:
         return sizes, variance, alike / m, free
 
 
-def _add(one: Found, found: list[Found], changes: Sequence[list[int]]) -> None:
+def _add(one: FoundChange, found: list[FoundChange], changes: Sequence[list[int]]) -> None:
     """Give a change to its columns that do not have it, and to the list if it is not there."""
     columns = [
         (column, p)

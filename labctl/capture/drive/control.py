@@ -26,7 +26,12 @@ from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.capture.identity.node import DrivePlace
 from labctl.capture.identity.nvme_cli import SANITIZE, ask_feature, ask_nvme, nvme_failure
 from labctl.capture.identity.nvme_pages import parse_sanitize_log, power
-from labctl.capture.identity.opened_target import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
+from labctl.capture.identity.opened_target import (
+    NOT_WHAT_WAS_CHECKED,
+    OpenedTarget,
+    opening,
+    to_open,
+)
 from labctl.capture.identity.sysfs import nvme_controller_of
 from labctl.config.rig_file import Drive
 from labctl.errors import Refused, RunFailed
@@ -128,7 +133,7 @@ class DriveControl:
             self._run(self._discarding(opened), phase, opened)
         return method
 
-    def _discarding(self, opened: Opened | None) -> list[str]:
+    def _discarding(self, opened: OpenedTarget | None) -> list[str]:
         drive = self._drive
         if opened is None:
             size = [f"--size={drive.size_bytes}"] if drive.size_bytes else []
@@ -165,7 +170,7 @@ class DriveControl:
                 raise RunFailed(f"sanitize of {controller} goes on in the drive")
             time.sleep(POLL_EVERY_S)
 
-    def _run(self, argv: Sequence[str], phase: Phase, opened: Opened | None = None) -> None:
+    def _run(self, argv: Sequence[str], phase: Phase, opened: OpenedTarget | None = None) -> None:
         """Run a tool, which is given ``opened`` where that is not None."""
         if opened is None:
             done = run_tool(self._machine, argv, phase.duration_s)

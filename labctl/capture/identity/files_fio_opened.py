@@ -16,7 +16,7 @@ from importlib import resources
 from labctl.capture.host.drive_host import Spawned
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.node import DrivePlace, Node
-from labctl.capture.identity.opened_target import Opened
+from labctl.capture.identity.opened_target import OpenedTarget
 from labctl.errors import Refused
 
 _WITHIN_S = 30.0
@@ -83,7 +83,7 @@ def read_open_files(directory: str, pid: int | None, machine: Machine) -> OpenFi
     return OpenFiles(int(first.removeprefix("pid ")), tuple(files), frozenset(own))
 
 
-def difference(found: OpenFiles, allowed: Iterable[Opened]) -> str:
+def difference(found: OpenFiles, allowed: Iterable[OpenedTarget]) -> str:
     """What is open but not allowed, or allowed but not open, in words; empty when both agree.
 
     Other block devices may not be open at all. Other files may not be open for writing, except
@@ -105,7 +105,7 @@ def difference(found: OpenFiles, allowed: Iterable[Opened]) -> str:
     return ""
 
 
-def missing(found: OpenFiles, allowed: Iterable[Opened]) -> str:
+def missing(found: OpenFiles, allowed: Iterable[OpenedTarget]) -> str:
     """What is allowed but not open, in words; empty when all of it is."""
     there = {file.at: file.node.identity for file in found.files}
     for opened in allowed:
@@ -118,7 +118,9 @@ def missing(found: OpenFiles, allowed: Iterable[Opened]) -> str:
 class ComparedFiles:
     """Compares what ``process`` has open with the targets that it was given, by drive name."""
 
-    def __init__(self, process: Spawned, opened: Mapping[str, Opened], machine: Machine) -> None:
+    def __init__(
+        self, process: Spawned, opened: Mapping[str, OpenedTarget], machine: Machine
+    ) -> None:
         self.difference = ""
         """The difference that was found, in words; empty without one."""
         self._process = process

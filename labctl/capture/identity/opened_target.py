@@ -34,7 +34,7 @@ Filling = Literal["data", "room"]
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedTarget:
     """A target that a program is given as its open file ``number``.
 
     A file is extended to ``least_bytes`` first.
@@ -58,7 +58,7 @@ class Opened:
 
 def given(
     drives: Mapping[str, Drive], places: Mapping[str, DrivePlace] | None, machine: Machine
-) -> dict[str, Opened]:
+) -> dict[str, OpenedTarget]:
     """The open target of each drive that is no NBD address, for fio. Raises RunFailed.
 
     ``places``: those that were checked; None: resolve them now.
@@ -72,7 +72,7 @@ def given(
 
 def to_open(
     places: Mapping[str, DrivePlace], least_bytes: Mapping[str, int | None], machine: Machine
-) -> dict[str, Opened]:
+) -> dict[str, OpenedTarget]:
     """Each place with the number that its open file will have. Raises RunFailed where there is
     none.
 
@@ -84,12 +84,12 @@ def to_open(
         node = place.node if place.node or not least else _make_target_file(place, machine)
         if node is None or not (node.is_device or node.is_file):
             raise RunFailed(f"there is no device or file {place.path}")
-        found[name] = Opened(number, place, node, least or 0)
+        found[name] = OpenedTarget(number, place, node, least or 0)
     return found
 
 
 def opening(
-    targets: Iterable[Opened], argv: Sequence[str], filling: Filling = "room"
+    targets: Iterable[OpenedTarget], argv: Sequence[str], filling: Filling = "room"
 ) -> tuple[str, ...]:
     """The command that opens ``targets`` and then executes ``argv`` in the same process.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from labctl.capture.identity.opened_target import Opened
+from labctl.capture.identity.opened_target import OpenedTarget
 from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
 from labctl.fio.job_values import DRIVE_JOB
@@ -25,7 +25,7 @@ PERCENTILES = "50:90:95:99:99.9:99.99:99.999"
 
 
 def write_job_files(
-    phase: Phase, drives: Mapping[str, Drive], opened: Mapping[str, Opened], directory: Path
+    phase: Phase, drives: Mapping[str, Drive], opened: Mapping[str, OpenedTarget], directory: Path
 ) -> None:
     """Write the job file into ``directory``, and the log of the trace that it replays, if any.
 
@@ -46,7 +46,7 @@ def write_job_files(
         raise RunFailed(str(error)) from error
 
 
-def job_file(phase: Phase, drives: Mapping[str, Drive], opened: Mapping[str, Opened]) -> str:
+def job_file(phase: Phase, drives: Mapping[str, Drive], opened: Mapping[str, OpenedTarget]) -> str:
     """The fio jobs of a phase, as text. ``;`` would begin a comment: ``&&`` is used.
 
     ``drives`` by name, a single one with an empty name; each has as many workers, and a reporting
@@ -80,7 +80,7 @@ def job_file(phase: Phase, drives: Mapping[str, Drive], opened: Mapping[str, Ope
     return "\n".join([*lines, ""])
 
 
-def _drive_lines(phase: Phase, drive: Drive, opened: Opened | None) -> list[str]:
+def _drive_lines(phase: Phase, drive: Drive, opened: OpenedTarget | None) -> list[str]:
     """What is a drive's own: how it is reached, and where on it the work is."""
     lines = [f"ioengine={drive.engine}"]
     if opened is None:
@@ -106,7 +106,7 @@ def _work_lines(phase: Phase) -> list[str]:
     return lines
 
 
-def _replay_lines(replay: Replay, opened: Opened | None) -> list[str]:
+def _replay_lines(replay: Replay, opened: OpenedTarget | None) -> list[str]:
     """The work of a trace. What its log calls the drive is made the target."""
     lines = [f"read_iolog={REPLAY_FILE}"]
     if opened is not None:

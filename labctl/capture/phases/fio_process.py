@@ -25,7 +25,7 @@ from labctl.capture.identity.node import DrivePlace
 from labctl.capture.identity.opened_target import (
     NOT_WHAT_WAS_CHECKED,
     Filling,
-    Opened,
+    OpenedTarget,
     given,
     opening,
 )
@@ -89,7 +89,7 @@ class FioProcess:
         on_status: Callable[[FioStatus, int], None],
         host: DriveHost,
         jobs: int,
-        opened: Mapping[str, Opened],
+        opened: Mapping[str, OpenedTarget],
         stdout: KeptFile,
         stderr: KeptFile,
     ) -> None:

@@ -19,7 +19,7 @@ from labctl.service.daemon.daemon import Daemon
 from labctl.service.daemon.mqtt_commands import take_commands
 from labctl.service.daemon.periodic import send_morning_summaries, watch_disk
 from labctl.service.daemon.settings import service_settings
-from labctl.service.daemon.unit import SYSTEM_RIGS, Place, ServiceOf, install
+from labctl.service.daemon.unit import SYSTEM_RIGS, ServiceOf, Surroundings, install
 from labctl.service.data_dir import default_runs, find_home
 
 PRIVATE = 0o077
@@ -54,7 +54,7 @@ def serve(
 def _install(of: ServiceOf) -> None:
     files = sorted(SYSTEM_RIGS.glob("*.toml")) if of is ServiceOf.SYSTEM else rig_files()
     texts = [file.read_text("utf-8", "replace") for file in files]
-    file, steps = install(of, Place.here(texts))
+    file, steps = install(of, Surroundings.here(texts))
     print(f"written: {file}")
     print("next:")
     for step in steps:

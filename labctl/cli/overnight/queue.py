@@ -29,7 +29,7 @@ from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import Job, JobState
 from labctl.service.queue.new_jobs import Order, find_plan, jobs_of, parse_after, read_matrix
-from labctl.service.queue.schedule import Expected, expect
+from labctl.service.queue.schedule import ExpectedTimes, expect
 from labctl.service.queue.store import Queue
 from labctl.toml_reading import is_file
 
@@ -220,14 +220,14 @@ def _set_paused(rig: str, paused: bool, json_output: bool) -> None:
         print(f"{name}: {'no further job begins' if paused else 'jobs begin again'}")
 
 
-def _expected(queue: Queue, jobs: Sequence[Job] | None = None) -> dict[int, Expected]:
+def _expected(queue: Queue, jobs: Sequence[Job] | None = None) -> dict[int, ExpectedTimes]:
     """When each of the queue's ``jobs`` will begin and end; those that it has now if left out."""
     jobs = queue.jobs() if jobs is None else jobs
     paused = {rig for rig in {job.rig for job in jobs} if queue.is_paused(rig)}
     return expect(jobs, time.time(), paused)
 
 
-def _print_jobs(jobs: Sequence[Job], expected: dict[int, Expected], json_output: bool) -> None:
+def _print_jobs(jobs: Sequence[Job], expected: dict[int, ExpectedTimes], json_output: bool) -> None:
     if json_output:
         print(json.dumps([job_json(job, expected.get(job.id)) for job in jobs], indent=1))
     elif len(jobs) > DRAWN:
@@ -247,7 +247,7 @@ def _note_paused(queue: Queue, jobs: Sequence[Job]) -> None:
             print(f"{rig} is paused: labctl queue resume {rig}")
 
 
-def _print_job(job: Job, expected: Expected | None) -> None:
+def _print_job(job: Job, expected: ExpectedTimes | None) -> None:
     print(f"job {job.id}: {job.plan} on {job.rig}, {job.state}")
     if job.reason:
         print(f"  {job.reason}")

@@ -29,7 +29,7 @@ from labctl.printable import printable
 from labctl.record.events import Event
 from labctl.record.phase import Phase
 from labctl.service.data_dir import find_home
-from labctl.service.queue.schedule import Expected
+from labctl.service.queue.schedule import ExpectedTimes
 from labctl.service.queue.store import Queue
 from labctl.service.status.broker_rigs import RemoteRigs, listen
 from labctl.service.status.local_rigs import LocalStatus, RigStatus, StatusReader
@@ -170,7 +170,7 @@ class _Jobs:
     """The queue of a rig, cut to the lines that are free."""
 
     rig: RigStatus
-    expected: Mapping[int, Expected]
+    expected: Mapping[int, ExpectedTimes]
 
     @property
     def lines(self) -> int:

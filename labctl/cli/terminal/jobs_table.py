@@ -11,7 +11,7 @@ from rich.text import Text
 
 from labctl.record.timebase import DAY_S
 from labctl.service.queue.job import Job, JobState
-from labctl.service.queue.schedule import Expected
+from labctl.service.queue.schedule import ExpectedTimes
 
 WIDTH = 80
 _TITLES = ("job", "state", "rig", "plan", "begin – end")
@@ -24,7 +24,7 @@ _STYLES = {
 
 
 def jobs_table(
-    jobs: Sequence[Job], expected: Mapping[int, Expected], *, a_line_each: bool = False
+    jobs: Sequence[Job], expected: Mapping[int, ExpectedTimes], *, a_line_each: bool = False
 ) -> Table:
     """The jobs as a table of at most 80 columns.
 
@@ -42,7 +42,7 @@ def jobs_table(
     return table
 
 
-def jobs_lines(jobs: Sequence[Job], expected: Mapping[int, Expected]) -> Iterator[str]:
+def jobs_lines(jobs: Sequence[Job], expected: Mapping[int, ExpectedTimes]) -> Iterator[str]:
     """The same table as plain lines, each remark cut: rich takes a millisecond a job."""
     rows = [(*_TITLES, ""), *(_row(job, expected) for job in jobs)]
     *widths, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
@@ -58,7 +58,7 @@ def jobs_wait(count: int) -> str:
     return f"{count} {'jobs wait' if count > 1 else 'job waits'}"
 
 
-def job_json(job: Job, when: Expected | None) -> dict[str, Any]:
+def job_json(job: Job, when: ExpectedTimes | None) -> dict[str, Any]:
     """A job as it is stored, with ``expected``: begin and end, in seconds since the epoch."""
     data: dict[str, Any] = job.model_dump(mode="json")
     data["expected"] = (
@@ -69,7 +69,7 @@ def job_json(job: Job, when: Expected | None) -> dict[str, Any]:
     return data
 
 
-def expected_span(when: Expected) -> str:
+def expected_span(when: ExpectedTimes) -> str:
     """When a job is expected to begin and end, as in ``22:10 – ≥ 23:40``."""
     if when.begin_s is None:
         return "–"
@@ -86,7 +86,7 @@ def wall_time(seconds: float) -> str:
     return time.strftime(pattern, then)
 
 
-def _row(job: Job, expected: Mapping[int, Expected]) -> tuple[str, ...]:
+def _row(job: Job, expected: Mapping[int, ExpectedTimes]) -> tuple[str, ...]:
     return (
         str(job.id),
         job.state.value,
@@ -97,7 +97,7 @@ def _row(job: Job, expected: Mapping[int, Expected]) -> tuple[str, ...]:
     )
 
 
-def _when(job: Job, when: Expected | None) -> str:
+def _when(job: Job, when: ExpectedTimes | None) -> str:
     if when is not None:
         return expected_span(when)
     last = job.last

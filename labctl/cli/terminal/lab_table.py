@@ -11,7 +11,7 @@ from labctl.analysis.numbers import significant
 from labctl.cli.terminal.jobs_table import WIDTH, jobs_wait, wall_time
 from labctl.record.timebase import NS_PER_S
 from labctl.service.status.broker_rigs import RemoteRig
-from labctl.service.status.condition import NEED_SOMEBODY, Condition, Found, condition_of
+from labctl.service.status.condition import NEED_SOMEBODY, Condition, FoundCondition, condition_of
 
 TITLES = ("rig", "state", "run", "wait", "W", "°C", "last result")
 NUMBERS = ("wait", "W", "°C")
@@ -42,7 +42,7 @@ def lab_lines(rigs: Sequence[RemoteRig], now_ns: int, width: int = WIDTH) -> Ite
             yield _cut(f"  {why}", width)
 
 
-def _sum(known: Sequence[tuple[Found, RemoteRig]]) -> str:
+def _sum(known: Sequence[tuple[FoundCondition, RemoteRig]]) -> str:
     count = Counter(
         "in trouble" if found.condition in NEED_SOMEBODY else found.condition.value
         for found, _ in known
@@ -54,7 +54,7 @@ def _sum(known: Sequence[tuple[Found, RemoteRig]]) -> str:
     return f"{len(known)} {'rigs' if len(known) > 1 else 'rig'}: {words}{jobs}"
 
 
-def _row(found: Found, rig: RemoteRig) -> tuple[str, ...]:
+def _row(found: FoundCondition, rig: RemoteRig) -> tuple[str, ...]:
     now = found.condition in _NOW
     watts, celsius = (rig.now(name) if now else None for name in ("watts", "celsius"))
     state = found.condition.value

@@ -12,9 +12,9 @@ import altair as alt
 
 from labctl.analysis.compare.conditions import FIRMWARE
 from labctl.analysis.compare.series_table import WATCHED
-from labctl.analysis.compare.trend_results import Series, TrendRow
+from labctl.analysis.compare.trend_results import TrendRow, TrendSeries
 from labctl.analysis.numbers import significant, utc
-from labctl.analysis.stats.series_candidates import Kind
+from labctl.analysis.stats.series_candidates import CandidateKind
 from labctl.report.charts.small_multiples import top_legend
 from labctl.report.charts.theme import (
     HUES,
@@ -43,14 +43,14 @@ _DATES = 4
 _VALUE, _MIDDLE, _LEVEL = "a point", "middle of all points", "level"
 
 
-def trend_charts(series: Series, name: str) -> tuple[Chart, ...]:
+def trend_charts(series: TrendSeries, name: str) -> tuple[Chart, ...]:
     """A chart with all points, a panel a quantity, and one of the points that moved most."""
     charts = [_whole(series, name), _moved(series, name)]
     source = f"{title_of(series)}: {span_of(series)}"
     return tuple(signed(chart, source) for chart in charts if chart is not None)
 
 
-def _whole(series: Series, name: str) -> Chart | None:
+def _whole(series: TrendSeries, name: str) -> Chart | None:
     """Each point against its middle, in per cent."""
     datasets, parts = Datasets(), []
     for quantity, kind in WATCHED.items():
@@ -89,7 +89,7 @@ def _against_middle(rows: Sequence[TrendRow]) -> tuple[list[Row], list[Row]]:
     return points, middle
 
 
-def _moved(series: Series, name: str) -> Chart | None:
+def _moved(series: TrendSeries, name: str) -> Chart | None:
     """The points that moved most surely: each run's value, and the levels."""
     rows = {(row.quantity, row.point): row for row in series.rows}
     sure = {
@@ -127,15 +127,15 @@ def _moved(series: Series, name: str) -> Chart | None:
     return finished(f"{name}-moved", title, caption, joined(parts, COLUMNS), datasets)
 
 
-def _marks(series: Series) -> str:
+def _marks(series: TrendSeries) -> str:
     text = "Dashed: another firmware."
-    if any(change.kind is Kind.STEP for change in series.changes):
+    if any(change.kind is CandidateKind.STEP for change in series.changes):
         text = "A solid rule with its number is a step, a dashed one another firmware."
     return text
 
 
 def _panel(
-    series: Series, datasets: Datasets, points: list[Row], line: list[Row], line_name: str,
+    series: TrendSeries, datasets: Datasets, points: list[Row], line: list[Row], line_name: str,
     title: str, axis: str, labels: str, hue: str,
 ) -> Spec:  # fmt: skip
     values = [row["y"] for row in (*points, *line)]
@@ -168,7 +168,7 @@ def _panel(
     return plain(alt.layer(*layers).properties(title=heading, width=WIDTH, height=HEIGHT))
 
 
-def _runs_axis(series: Series) -> alt.X:
+def _runs_axis(series: TrendSeries) -> alt.X:
     """Runs in their order, at equal distances, with some of their dates."""
     n = len(series.runs)
     step = max(1, math.ceil((n - 1) / _DATES)) if n > 1 else 1
@@ -180,7 +180,7 @@ def _runs_axis(series: Series) -> alt.X:
     return alt.X("run:Q", scale=scale, title=None, axis=axis)
 
 
-def _rules(series: Series, datasets: Datasets, x: alt.X) -> list[alt.Chart]:
+def _rules(series: TrendSeries, datasets: Datasets, x: alt.X) -> list[alt.Chart]:
     firmware: list[Row] = [
         {"run": run.number - 0.5, "text": str(one)}
         for run in series.runs
@@ -190,7 +190,7 @@ def _rules(series: Series, datasets: Datasets, x: alt.X) -> list[alt.Chart]:
     steps: list[Row] = [
         {"run": change.run - 0.5, "number": str(number)}
         for number, change in enumerate(series.changes, start=1)
-        if change.kind is Kind.STEP
+        if change.kind is CandidateKind.STEP
     ]
     layers = []
     if firmware:

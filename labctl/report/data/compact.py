@@ -27,8 +27,8 @@ from labctl.report.data.parts import (
     FOLDER,
     MOST_RUNS,
     NO_MONTH,
-    Manifest,
     Part,
+    PartsManifest,
     Source,
     commit,
     read_manifest,
@@ -50,7 +50,7 @@ _TRIES = 3
 class Compacted:
     """The tables of a place after ``labctl compact``."""
 
-    manifest: Manifest
+    manifest: PartsManifest
     written: int
     """Parts that were written: none where nothing changed."""
     left_out: tuple[str, ...]
@@ -110,7 +110,7 @@ def compact(
         parts = (*kept, *written)
         listed = {name: rows[name] for part in parts for name in part.runs if name in rows}
         if parts == before.parts and listed == before.rows:
-            after: Manifest | None = before
+            after: PartsManifest | None = before
         else:
             after = commit(place, before, parts, listed)
         if after is not None:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 from labctl.errors import LabctlError, StoreError
 from labctl.report.data.parts import (
     FOLDER,
-    Manifest,
     Part,
+    PartsManifest,
     Source,
     commit,
     files_sql,
@@ -80,7 +80,7 @@ class Gathered:
     """Where all rows are."""
 
     sources: tuple[Source, ...]
-    compacted: Manifest
+    compacted: PartsManifest
     """What ``labctl compact`` made."""
     usable: tuple[Part, ...]
     """Those of its parts whose files are as they should be."""
@@ -129,7 +129,7 @@ def gather(
 
     Raises StoreError, OSError, duckdb.Error where nothing can be written in ``work``.
     """
-    compacted, missing = Manifest(), dict(runs.states)
+    compacted, missing = PartsManifest(), dict(runs.states)
     sources: list[Source] = []
     usable: list[Part] = []
     notes: list[str] = []
@@ -209,7 +209,7 @@ class _Cached:
     folder: Path
     place: FolderPlace
     work: Path
-    manifest: Manifest
+    manifest: PartsManifest
     is_shared: bool
     """Whether they count for others, too: not where another writer was faster, or none can be."""
 
@@ -218,7 +218,7 @@ class _Cached:
         folder = work / "parts"
         if cache is None:
             folder.mkdir(exist_ok=True)
-            return _Cached(folder, folder_place(folder), work, Manifest(), False)
+            return _Cached(folder, folder_place(folder), work, PartsManifest(), False)
         place = folder_place(cache)
         try:
             manifest = read_manifest(place)
@@ -266,7 +266,7 @@ class _Cached:
                 raise
             return _Cached.open(None, self.work).with_rows(connection, fetched, states)
         if after is None:
-            uncommitted = Manifest((*kept, part), number=self.manifest.number)
+            uncommitted = PartsManifest((*kept, part), number=self.manifest.number)
             return _Cached(self.folder, self.place, self.work, uncommitted, False)
         return _Cached(self.folder, self.place, self.work, after, True)
 

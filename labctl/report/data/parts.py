@@ -72,7 +72,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class PartsManifest:
     """The tables of many runs at a place."""
 
     parts: tuple[Part, ...] = ()
@@ -84,14 +84,14 @@ class Manifest:
     format: int = FORMAT
 
 
-def read_manifest(place: Place) -> Manifest:
+def read_manifest(place: Place) -> PartsManifest:
     """The manifest that counts; one without parts where there is none.
 
     Raises StoreError where it cannot be read, or is a newer labctl's.
     """
     key = _newest_key(place)
     if not key:
-        return Manifest()
+        return PartsManifest()
     try:
         found = json.loads(place.get(key))
         if found["format"] > FORMAT or found["layout"] > LAYOUT:
@@ -99,11 +99,11 @@ def read_manifest(place: Place) -> Manifest:
                 f"{place.address.of(key)}: the tables are of labctl {found['labctl']}, which is "
                 "newer than this one: update labctl"
             )
-        manifest = known(Manifest, {**found, "number": _number(key)})
+        manifest = known(PartsManifest, {**found, "number": _number(key)})
         _check(manifest.parts)
     except UNREADABLE as error:
         raise StoreError(f"{place.address.of(key)} is no manifest of labctl: {error}") from error
-    return manifest if manifest.layout == LAYOUT else Manifest(number=manifest.number)
+    return manifest if manifest.layout == LAYOUT else PartsManifest(number=manifest.number)
 
 
 def _newest_key(place: Place) -> str:
@@ -129,15 +129,15 @@ def _number(key: str) -> int:
 
 def commit(
     place: Place,
-    before: Manifest,
+    before: PartsManifest,
     parts: Iterable[Part],
     rows: dict[str, dict[str, Any]] | None = None,
-) -> Manifest | None:
+) -> PartsManifest | None:
     """Have these parts count from now on; None where another writer was faster than this one.
 
     Raises StoreError.
     """
-    after = Manifest(tuple(parts), rows or {}, before.number + 1, labctl_version())
+    after = PartsManifest(tuple(parts), rows or {}, before.number + 1, labctl_version())
     text = json.dumps(asdict(after), ensure_ascii=False, separators=(",", ":"))
     key = f"{MANIFESTS}/{after.number:06d}.json"
     is_new = place.put_if_absent(key, text.encode())
@@ -145,7 +145,7 @@ def commit(
     return after if is_new and _newest_key(place) == key else None
 
 
-def remove_unused(place: Place, manifest: Manifest) -> None:
+def remove_unused(place: Place, manifest: PartsManifest) -> None:
     """Remove the files of tables that this manifest, the newest, does not name, where nobody can be
     reading them any more. Raises StoreError."""
     now_s = time.time()

@@ -27,7 +27,7 @@ _WAIT_S = 2.0
 UNUSED_DAYS = 90
 
 
-class Kind(StrEnum):
+class RunKind(StrEnum):
     """What is known."""
 
     ROW = "row"
@@ -59,7 +59,7 @@ def _sweep(cache: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def known_runs(cache: Path | None, kind: Kind) -> dict[str, Known]:
+def known_runs(cache: Path | None, kind: RunKind) -> dict[str, Known]:
     """What is known, by the name of the run's directory; empty where there is nothing."""
     if cache is None:
         return {}
@@ -76,7 +76,7 @@ def known_runs(cache: Path | None, kind: Kind) -> dict[str, Known]:
 
 
 def keep(
-    cache: Path | None, kind: Kind, found: Mapping[str, Known], gone: Iterable[str] = ()
+    cache: Path | None, kind: RunKind, found: Mapping[str, Known], gone: Iterable[str] = ()
 ) -> None:
     """Keep what was found out of some runs, and forget those that are gone; where possible."""
     gone = tuple(gone)

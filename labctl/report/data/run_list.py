@@ -13,7 +13,7 @@ from labctl.record.journal import is_held
 from labctl.record.reader import RunRecord
 from labctl.record.run_stamps import stamped_runs
 from labctl.record.timebase import NS_PER_S
-from labctl.report.data.run_index import Kind, Known, cache_of, keep, known_runs
+from labctl.report.data.run_index import Known, RunKind, cache_of, keep, known_runs
 
 RUNNING = "running"
 COLUMNS = ("run", "rig", "plan", "scale", "drive", "begin", "seconds", "phases", "outcome", "path")
@@ -27,7 +27,7 @@ def list_of_runs(root: Path, cache: Path | None = None) -> list[Row]:
     if not stamps:
         return []
     own = cache_of(cache, root)
-    known = known_runs(own, Kind.ROW)
+    known = known_runs(own, RunKind.ROW)
     fresh: dict[str, Known] = {}
     rows = []
     for name, stamp in stamps.items():
@@ -41,7 +41,7 @@ def list_of_runs(root: Path, cache: Path | None = None) -> list[Row]:
             else:
                 fresh[name] = stamp, json.dumps(row)
         rows.append(_whole(row, root / name))
-    keep(own, Kind.ROW, fresh, known.keys() - stamps.keys())
+    keep(own, RunKind.ROW, fresh, known.keys() - stamps.keys())
     return rows
 
 

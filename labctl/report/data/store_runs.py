@@ -16,7 +16,7 @@ from labctl.errors import StoreError
 from labctl.installed import Extra, need
 from labctl.report.data.gathered import source_in_folder
 from labctl.report.data.parts import Part, Source, read_manifest
-from labctl.report.data.run_index import Kind, keep, known_runs
+from labctl.report.data.run_index import RunKind, keep, known_runs
 from labctl.report.data.run_list import Row
 from labctl.report.data.run_tables import LAYOUT, TABLES, layout_of, one_thread
 from labctl.store.entries import RunEntry, entry_from, newest_entries
@@ -52,7 +52,7 @@ class StoreRuns:
                 for run in part.counted(self.states):
                     if run in manifest.rows:
                         found[run] = manifest.rows[run]
-        known = known_runs(cache, Kind.ROW)
+        known = known_runs(cache, RunKind.ROW)
         for run, state in self.states.items():
             if run not in found and (before := known.get(run)) and before[0] == state:
                 found[run] = json.loads(before[1])
@@ -61,7 +61,7 @@ class StoreRuns:
             for entry in self._entries([run for run in self.states if run not in found])
         }
         kept = {run: (self.states[run], json.dumps(row)) for run, row in fresh.items()}
-        keep(cache, Kind.ROW, kept, known.keys() - self.states.keys())
+        keep(cache, RunKind.ROW, kept, known.keys() - self.states.keys())
         found |= fresh
         return {run: found[run] for run in self.states if run in found}
 

@@ -93,7 +93,7 @@ def _is_about_consistency(result: PhaseResult, measured: Sequence[PhaseResult]) 
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReviewPart:
     """What the page shows of a run, or of one of several drives in it."""
 
     name: str
@@ -140,7 +140,7 @@ def _part(
     methods: MethodResults,
     folder: Path,
     written: list[Path],
-) -> Part:
+) -> ReviewPart:
     """The charts of a part of the page; the files beside it are added to ``written``."""
 
     source = source_words(summary, own_words(record.path).title)
@@ -159,7 +159,7 @@ def _part(
     along = [*sweep_charts(summary), latency_histograms(summary), depths_and_jobs_chart(summary)]
     along += drive_charts(summary)
     sweeps = tuple(drawn(chart) for chart in along if chart is not None)
-    return Part(name, summary, tuple(figures), sweeps)
+    return ReviewPart(name, summary, tuple(figures), sweeps)
 
 
 def _named_after_drive(drive: str, chart: Chart) -> Chart:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from labctl.analysis.compare.gate import GateResult
 from labctl.analysis.compare.series_table import WATCHED
-from labctl.analysis.compare.trend_results import Series, Trend, TrendVerdict
+from labctl.analysis.compare.trend_results import Trend, TrendSeries, TrendVerdict
 from labctl.report.charts.theme import static_svg
 from labctl.report.charts.trend import trend_charts
 from labctl.report.pages.report import Drawn, offline_page
@@ -28,7 +28,7 @@ from labctl.report.trend_words import (
 class SeriesShown:
     """A series and its charts."""
 
-    series: Series
+    series: TrendSeries
     title: str
     span: str
     drawn: tuple[Drawn, ...]

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from labctl.analysis.compare.gate import GateResult, GateVerdict
 from labctl.analysis.compare.series_table import WATCHED
-from labctl.analysis.compare.trend_results import LevelChange, Series, Trend, TrendVerdict
+from labctl.analysis.compare.trend_results import LevelChange, Trend, TrendSeries, TrendVerdict
 from labctl.analysis.numbers import NOTHING, significant
 from labctl.analysis.stats.rotation import LEVEL
-from labctl.analysis.stats.series_candidates import FEWEST_RUNS, Kind
+from labctl.analysis.stats.series_candidates import FEWEST_RUNS, CandidateKind
 from labctl.report.csv_text import csv_text
 from labctl.report.text.comparison import WIDTH, gate_lines
 from labctl.report.trend_words import (
@@ -48,7 +48,7 @@ def trend_text(found: Trend, gate: GateResult | None = None) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _series_lines(series: Series) -> Iterator[str]:
+def _series_lines(series: TrendSeries) -> Iterator[str]:
     yield from _folded(title_of(series))
     yield span_of(series)
     if series.verdict is TrendVerdict.TOO_FEW:
@@ -72,9 +72,9 @@ def _series_lines(series: Series) -> Iterator[str]:
         yield from _folded(note)
 
 
-def _change_lines(number: int, change: LevelChange, series: Series) -> Iterator[str]:
+def _change_lines(number: int, change: LevelChange, series: TrendSeries) -> Iterator[str]:
     yield from _folded(f"{number}  {heading_of(change, series)}")
-    if change.kind is Kind.STEP:
+    if change.kind is CandidateKind.STEP:
         yield from _folded(f"{_INDENT}{change.run_id}")
     for reason in reasons_of(change):
         yield from _folded(f"{_INDENT}{reason}")
@@ -94,7 +94,7 @@ def _cut(name: str, room: int) -> str:
     return f"{name[: room // 2 - 1]}…{name[-(room - room // 2) :]}"
 
 
-def _scatter_lines(series: Series) -> Iterator[str]:
+def _scatter_lines(series: TrendSeries) -> Iterator[str]:
     newest = series.newest_state
     now = f"last {newest}" if newest else "last half"
     yield f"{'':14}{'runs scatter':>14}{'beyond own':>12}{'told in the middle':>20}{now:>12}"

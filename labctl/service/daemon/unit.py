@@ -56,7 +56,7 @@ class ServiceOf(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Surroundings:
     """What a unit depends on: the absolute path of the command, the groups that there are, and
     whether a rig has a meter on USB."""
 
@@ -65,7 +65,7 @@ class Place:
     usb: bool = False
 
     @classmethod
-    def here(cls, rigs: Iterable[str]) -> Place:
+    def here(cls, rigs: Iterable[str]) -> Surroundings:
         """This machine; ``rigs``: the texts of those that the service will have."""
         known = {one.gr_name for one in grp.getgrall()}
         ports = next((one for one in SERIAL_PORTS if one in known), "")
@@ -79,7 +79,7 @@ class Place:
         )
 
 
-def unit_text(of: ServiceOf, place: Place) -> str:
+def unit_text(of: ServiceOf, place: Surroundings) -> str:
     """The unit for ``place``."""
     lines = TEMPLATE.read_text("utf-8").splitlines()
     started = f"ExecStart={_quoted(place.command)} daemon"
@@ -88,7 +88,7 @@ def unit_text(of: ServiceOf, place: Place) -> str:
     return _of_system(text, place) if of is ServiceOf.SYSTEM else _of_user(text)
 
 
-def _of_system(text: str, place: Place) -> str:
+def _of_system(text: str, place: Surroundings) -> str:
     groups = " ".join(place.groups)
     text = re.sub(r"^SupplementaryGroups=.*$", f"SupplementaryGroups={groups}", text, flags=re.M)
     if any(place.command.is_relative_to(home) for home in HOMES):
@@ -140,7 +140,7 @@ def problems_of(of: ServiceOf, text: str) -> str:
     return "\n".join(lines)
 
 
-def install(of: ServiceOf, place: Place) -> tuple[Path, list[str]]:
+def install(of: ServiceOf, place: Surroundings) -> tuple[Path, list[str]]:
     """Write the unit; where it is, and the commands that a person runs next.
 
     Raises Refused where it is another's to write, LabctlError where systemd does not take it or it
@@ -211,7 +211,7 @@ def _way_to(path: Path) -> Iterator[Path]:
         at, left = at / target.anchor, [*target.relative_to(target.anchor).parts, *left]
 
 
-def _next_steps(of: ServiceOf, place: Place) -> list[str]:
+def _next_steps(of: ServiceOf, place: Surroundings) -> list[str]:
     if of is ServiceOf.USER:
         return [
             "systemctl --user daemon-reload",

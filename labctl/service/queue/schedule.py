@@ -13,7 +13,7 @@ BETWEEN_JOBS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedTimes:
     """Seconds since the epoch; None where it cannot be known (the rig is paused, a job before it
     has no estimate). ``least``: it may well be later (a fill of unknown size)."""
 
@@ -33,7 +33,7 @@ def may_begin(job: Job, now_s: float) -> bool:
     return job.after_s is None or job.after_s <= now_s or set_back
 
 
-def expect(jobs: Sequence[Job], now_s: float, paused: Collection[str]) -> dict[int, Expected]:
+def expect(jobs: Sequence[Job], now_s: float, paused: Collection[str]) -> dict[int, ExpectedTimes]:
     """Begin and end of every job that runs or waits, by number. ``jobs`` in the queue's order.
 
     A rig takes the first job that may begin: one that has to wait for its time lets others pass.
@@ -41,21 +41,21 @@ def expect(jobs: Sequence[Job], now_s: float, paused: Collection[str]) -> dict[i
     by_rig: dict[str, list[Job]] = {}
     for job in jobs:
         by_rig.setdefault(job.rig, []).append(job)
-    expected: dict[int, Expected] = {}
+    expected: dict[int, ExpectedTimes] = {}
     for rig, mine in by_rig.items():
         expected |= _expect_on_one_rig(mine, now_s, rig in paused)
     return expected
 
 
-def _expect_on_one_rig(jobs: Sequence[Job], now_s: float, paused: bool) -> dict[int, Expected]:
-    expected: dict[int, Expected] = {}
+def _expect_on_one_rig(jobs: Sequence[Job], now_s: float, paused: bool) -> dict[int, ExpectedTimes]:
+    expected: dict[int, ExpectedTimes] = {}
     free_s: float | None = now_s
     least = False
     for job in jobs:
         if job.state is JobState.RUNNING and job.last is not None:
             begin_s = job.last.begun_s
             end_s = None if job.estimate_s is None else max(begin_s + job.estimate_s, now_s)
-            expected[job.id] = Expected(begin_s, end_s, job.estimate_is_least)
+            expected[job.id] = ExpectedTimes(begin_s, end_s, job.estimate_is_least)
             free_s, least = end_s, job.estimate_is_least
     waiting = [job for job in jobs if job.state is JobState.QUEUED]
     later = [(job.after_s or 0.0, place) for place, job in enumerate(waiting)]
@@ -64,7 +64,7 @@ def _expect_on_one_rig(jobs: Sequence[Job], now_s: float, paused: bool) -> dict[
     while later or ready:
         if paused or free_s is None:
             left = [*ready, *(place for _, place in later)]
-            expected |= {waiting[place].id: Expected(None, None) for place in left}
+            expected |= {waiting[place].id: ExpectedTimes(None, None) for place in left}
             break
         at_s = free_s if ready else max(free_s, later[0][0])
         while later and later[0][0] <= at_s:
@@ -72,6 +72,6 @@ def _expect_on_one_rig(jobs: Sequence[Job], now_s: float, paused: bool) -> dict[
         job = waiting[heapq.heappop(ready)]
         least = least or job.estimate_is_least
         end_s = None if job.estimate_s is None else at_s + job.estimate_s
-        expected[job.id] = Expected(at_s, end_s, least)
+        expected[job.id] = ExpectedTimes(at_s, end_s, least)
         free_s = None if end_s is None else end_s + BETWEEN_JOBS_S
     return expected

@@ -37,7 +37,7 @@ NEED_SOMEBODY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCondition:
     """The condition of a rig; ``why`` is empty where nobody is needed."""
 
     condition: Condition
@@ -49,23 +49,23 @@ class Found:
         return list(Condition).index(self.condition)
 
 
-def condition_of(rig: RemoteRig, now_ns: int | None = None) -> Found:
+def condition_of(rig: RemoteRig, now_ns: int | None = None) -> FoundCondition:
     """The condition of a rig at ``now_ns`` (ns since the epoch; the present moment)."""
     now_ns = time.time_ns() if now_ns is None else now_ns
     running = rig.state.get("state") == Outcome.RUNNING
     if not rig.online and running:
-        return Found(Condition.LOST, f"it went away while a run was on{_last_heard(rig)}")
+        return FoundCondition(Condition.LOST, f"it went away while a run was on{_last_heard(rig)}")
     late = bool(rig.heartbeat) and now_ns - rig.heartbeat_ns > SILENT_AFTER_S * NS_PER_S
     if rig.online and late and not rig.heard_now:
-        return Found(Condition.SILENT, f"no heartbeat{_last_heard(rig)}")
+        return FoundCondition(Condition.SILENT, f"no heartbeat{_last_heard(rig)}")
     if rig.online and rig.heartbeat.get("meters_ok") is False:
-        return Found(Condition.NO_METER, "a meter gives no readings")
+        return FoundCondition(Condition.NO_METER, "a meter gives no readings")
     if rig.online and running:
-        return Found(Condition.RUNNING)
+        return FoundCondition(Condition.RUNNING)
     outcome, reason = rig.last_outcome
     if outcome in (Outcome.FAILED, Outcome.ABORTED):
-        return Found(Condition(outcome), reason or f"its last run {outcome}")
-    return Found(Condition.IDLE if rig.online else Condition.OFFLINE)
+        return FoundCondition(Condition(outcome), reason or f"its last run {outcome}")
+    return FoundCondition(Condition.IDLE if rig.online else Condition.OFFLINE)
 
 
 def _last_heard(rig: RemoteRig) -> str:

@@ -17,7 +17,7 @@ from labctl.service.data_dir import Home
 from labctl.service.locks.processes import ProcessIdentity
 from labctl.service.locks.rig_lock import RigUse, rigs_in_use
 from labctl.service.queue.job import Job, JobState
-from labctl.service.queue.schedule import Expected, expect
+from labctl.service.queue.schedule import ExpectedTimes, expect
 from labctl.service.queue.store import Queue
 from labctl.service.runs.run_view import RunView
 
@@ -67,7 +67,7 @@ class LocalStatus:
 
     daemon: DaemonInfo | None
     rigs: tuple[RigStatus, ...]
-    expected: dict[int, Expected]
+    expected: dict[int, ExpectedTimes]
     problems: tuple[str, ...] = ()
 
 

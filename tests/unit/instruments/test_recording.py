@@ -18,8 +18,8 @@ from instruments.errors import ConnectionLost, InstrumentError, NoAnswer, Protoc
 from instruments.reading import Status
 from instruments.recording import (
     FIRST_LINE,
-    EventKind,
     RecordedEvent,
+    RecordedKind,
     RecordingEnded,
     RecordingLine,
     ReplayLine,
@@ -86,11 +86,11 @@ def test_a_logger_that_is_asked() -> None:
 
 def test_what_was_raised_is_raised_again() -> None:
     events = [
-        RecordedEvent(0.0, EventKind.OPEN),
-        RecordedEvent(0.1, EventKind.SENT, b"A"),
-        RecordedEvent(0.2, EventKind.RECEIVED, k204_reply([20.0, None, None, None])),
-        RecordedEvent(0.3, EventKind.SENT, b"A"),
-        RecordedEvent(0.4, EventKind.RAISED, b"ConnectionLost case: lost /dev/ttyUSB1"),
+        RecordedEvent(0.0, RecordedKind.OPEN),
+        RecordedEvent(0.1, RecordedKind.SENT, b"A"),
+        RecordedEvent(0.2, RecordedKind.RECEIVED, k204_reply([20.0, None, None, None])),
+        RecordedEvent(0.3, RecordedKind.SENT, b"A"),
+        RecordedEvent(0.4, RecordedKind.RAISED, b"ConnectionLost case: lost /dev/ttyUSB1"),
     ]
     instrument = replayed_instrument(parse_session(file_of("k204", K204, *events)))
     instrument.open()
@@ -103,14 +103,17 @@ def test_what_was_raised_is_raised_again() -> None:
 def test_a_driver_that_says_something_else() -> None:
     line = ReplayLine(
         [
-            RecordedEvent(0.0, EventKind.SENT, b"*IDN?\n"),
-            RecordedEvent(0.1, EventKind.RECEIVED, b"a\n"),
+            RecordedEvent(0.0, RecordedKind.SENT, b"*IDN?\n"),
+            RecordedEvent(0.1, RecordedKind.RECEIVED, b"a\n"),
         ]
     )
     with pytest.raises(ProtocolError, match="another version or other settings"):
         line.write(b"READ?\n")
     line = ReplayLine(
-        [RecordedEvent(0.0, EventKind.SENT, b"*IDN?\n"), RecordedEvent(0.1, EventKind.SENT, b"x")]
+        [
+            RecordedEvent(0.0, RecordedKind.SENT, b"*IDN?\n"),
+            RecordedEvent(0.1, RecordedKind.SENT, b"x"),
+        ]
     )
     line.write(b"*IDN?\n")
     with pytest.raises(NoAnswer):
@@ -120,10 +123,10 @@ def test_a_driver_that_says_something_else() -> None:
 def test_a_wait_before_a_question_does_not_delay_its_answer() -> None:
     line = ReplayLine(
         [
-            RecordedEvent(0.0, EventKind.SENT, b"READ?\n"),
-            RecordedEvent(0.1, EventKind.RECEIVED, b"1\n"),
-            RecordedEvent(0.5, EventKind.SENT, b"READ?\n"),
-            RecordedEvent(0.6, EventKind.RECEIVED, b"2\n"),
+            RecordedEvent(0.0, RecordedKind.SENT, b"READ?\n"),
+            RecordedEvent(0.1, RecordedKind.RECEIVED, b"1\n"),
+            RecordedEvent(0.5, RecordedKind.SENT, b"READ?\n"),
+            RecordedEvent(0.6, RecordedKind.RECEIVED, b"2\n"),
         ]
     )
     times = []

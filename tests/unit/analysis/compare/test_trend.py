@@ -12,9 +12,9 @@ from labctl.analysis.compare.conditions import ConditionChange, changes_between
 from labctl.analysis.compare.gate import Gate, GateLimit, GateVerdict, check_trend
 from labctl.analysis.compare.series_table import RunOfSeries
 from labctl.analysis.compare.trend import trend
-from labctl.analysis.compare.trend_results import Series, Trend, TrendVerdict
+from labctl.analysis.compare.trend_results import Trend, TrendSeries, TrendVerdict
 from labctl.analysis.stats import series_changes
-from labctl.analysis.stats.series_candidates import Kind
+from labctl.analysis.stats.series_candidates import CandidateKind
 from labctl.errors import ConfigurationError
 from labctl.record.phase import Pattern, Phase, Role
 
@@ -74,7 +74,7 @@ def changed(
     ]
 
 
-def only(found: Trend) -> Series:
+def only(found: Trend) -> TrendSeries:
     (series,) = found.series
     return series
 
@@ -94,7 +94,7 @@ def test_a_step_has_its_run_its_firmware_its_size_and_its_doubt() -> None:
     found = only(trend(changed(runs(), 12, 1.05, firmware="1.1")))
     (change,) = found.changes
     assert found.verdict is TrendVerdict.MOVED
-    assert change.kind is Kind.STEP
+    assert change.kind is CandidateKind.STEP
     assert change.run == 13
     assert change.run_id == "run-12"
     assert change.changed == (ConditionChange("firmware", "1.0", "1.1"),)
@@ -148,7 +148,7 @@ def test_a_run_that_is_there_twice_counts_once() -> None:
 
 
 def test_other_meters_explain_what_they_allow_and_no_more() -> None:
-    def other_meters(factor: float) -> Series:
+    def other_meters(factor: float) -> TrendSeries:
         made = changed(runs(limit=0.02), 10, factor)
         return only(trend([
             replace(one, instruments=("DMM 2",)) if number >= 10 else one
@@ -223,7 +223,7 @@ def test_firmwares_that_take_turns() -> None:
         for number, one in enumerate(runs())
     ]
     (change,) = only(trend(made)).changes
-    assert change.kind is Kind.STATE
+    assert change.kind is CandidateKind.STATE
     assert change.state[0] == "firmware"
 
 

@@ -12,8 +12,13 @@ from scipy import stats
 
 from labctl.analysis.stats import series_changes
 from labctl.analysis.stats.rotation import LEVEL
-from labctl.analysis.stats.series_candidates import FEWEST_RUNS, Candidate, Kind, candidates_of
-from labctl.analysis.stats.series_changes import Model, find_changes
+from labctl.analysis.stats.series_candidates import (
+    FEWEST_RUNS,
+    Candidate,
+    CandidateKind,
+    candidates_of,
+)
+from labctl.analysis.stats.series_changes import ChangeModel, find_changes
 from labctl.analysis.stats.series_fit import (
     dark_uncertainty,
     fitted,
@@ -31,7 +36,7 @@ def _few_orders(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def judged(
     values: Floats, fixed: list[Floats] | None = None, states: int = 0, named: int = -1
-) -> tuple[tuple[Candidate, ...], Model]:
+) -> tuple[tuple[Candidate, ...], ChangeModel]:
     n, m = values.shape
     runs = [("firmware", "2", np.arange(n) % states == 0)] if states else []
     found = candidates_of([float(run) for run in range(n)], frozenset({named}), runs)
@@ -48,7 +53,7 @@ def test_a_step_is_found_where_it_is_in_the_columns_that_have_it() -> None:
     values[18:, :8] += 5.0
     candidates, model = judged(values)
     (one,) = model.found
-    assert candidates[one.candidate].kind is Kind.STEP
+    assert candidates[one.candidate].kind is CandidateKind.STEP
     assert one.first <= 18 <= one.last
     assert one.last - one.first <= 2
     assert set(one.columns) == set(range(8))
@@ -77,7 +82,7 @@ def test_two_steps_are_two() -> None:
 def test_a_drift_is_no_step() -> None:
     values = noise(seed=3) + 8.0 * np.linspace(0.0, 1.0, 30)[:, None]
     candidates, model = judged(values)
-    assert candidates[model.found[0].candidate].kind is Kind.DRIFT
+    assert candidates[model.found[0].candidate].kind is CandidateKind.DRIFT
 
 
 def test_firmwares_that_take_turns_are_told_by_their_runs() -> None:
@@ -85,7 +90,7 @@ def test_firmwares_that_take_turns_are_told_by_their_runs() -> None:
     values[::2] += 4.0
     candidates, model = judged(values, states=2)
     (one,) = model.found
-    assert candidates[one.candidate].kind is Kind.STATE
+    assert candidates[one.candidate].kind is CandidateKind.STATE
 
 
 def test_a_single_run_is_no_step_but_out_of_line() -> None:

@@ -11,7 +11,7 @@ from labctl.capture.drive import control as drive_control
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.machine import Completed
 from labctl.capture.identity.node import DrivePlace, Node
-from labctl.capture.identity.opened_target import Opened, opening
+from labctl.capture.identity.opened_target import OpenedTarget, opening
 from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
 from labctl.record.phase import Pattern, Phase, Role
@@ -72,7 +72,7 @@ def test_each_purge_is_one_command_on_the_device_itself(
     place = place_of(drive)
     if used == "discard":
         assert place.node is not None
-        command = list(opening([Opened(3, place, place.node)], command))
+        command = list(opening([OpenedTarget(3, place, place.node)], command))
     machine = Scripted([(command, OK)])
     assert DriveControl(machine, drive).purge(purge_phase(method), place) == used
     assert machine.answers == []

@@ -13,7 +13,7 @@ import pytest
 from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.files_fio_opened import ComparedFiles
 from labctl.capture.identity.node import find_place
-from labctl.capture.identity.opened_target import Opened
+from labctl.capture.identity.opened_target import OpenedTarget
 
 
 class LooksAgain(LocalMachine):
@@ -46,7 +46,7 @@ class Program:
         place = find_place(str(target), LocalMachine())
         assert place.node is not None
         file = os.open(target, os.O_RDWR)
-        self.opened = Opened(file, place, place.node)
+        self.opened = OpenedTarget(file, place, place.node)
         null = subprocess.DEVNULL
         self.process = subprocess.Popen(
             ["sleep", "1000"], cwd=folder, pass_fds=[file], stdout=null, stderr=null
@@ -84,7 +84,7 @@ async def test_one_that_goes_on_without_its_target_is_killed(program: Program) -
     files = compared(program, LooksAgain(program.opened.number, lambda: None))
     assert await files.compare(must_be_there=False) == "", "it has it all the same"
     assert not program.killed
-    other = Opened(program.opened.number + 1, program.opened.place, program.opened.node)
+    other = OpenedTarget(program.opened.number + 1, program.opened.place, program.opened.node)
     files = ComparedFiles(program, {"": other}, LocalMachine())  # type: ignore[arg-type]
     assert "does not have" in await files.compare(must_be_there=False)
     assert program.killed

@@ -8,7 +8,7 @@ import pytest
 
 from labctl.analysis.run.problems import reaps_late
 from labctl.capture.identity.node import DrivePlace, Node
-from labctl.capture.identity.opened_target import Opened
+from labctl.capture.identity.opened_target import OpenedTarget
 from labctl.capture.phases.fio_job import busy_ms_of, job_file
 from labctl.config.plan import load_plan, parse_plan
 from labctl.config.rig_file import Drive
@@ -101,7 +101,7 @@ def test_fio_gets_the_log_and_the_target_and_no_time() -> None:
     phase = Phase(
         0, Role.MEASURE, "s", Pattern.REPLAY, 2.0, queue_depth=8, jobs=1, replay=Replay("t")
     )
-    opened = {"": Opened(3, DEVICE, NODE)}
+    opened = {"": OpenedTarget(3, DEVICE, NODE)}
     lines = job_file(phase, {"": Drive(target="/dev/x:1")}, opened).splitlines()
     assert {"read_iolog=replay.log", "replay_redirect=/proc/self/fd/3", "iodepth=8"} <= set(lines)
     assert not [line for line in lines if line.startswith(("rw=", "runtime", "time_based", "size"))]
@@ -115,7 +115,7 @@ def test_the_kernels_counters_are_printed_at_both_ends_of_a_replay() -> None:
         0, Role.MEASURE, "s", Pattern.REPLAY, 2.0, queue_depth=8, jobs=1, replay=Replay("t")
     )
     drives = {"": Drive(target="/dev/disk/by-id/x")}
-    lines = job_file(phase, drives, {"": Opened(3, DEVICE, NODE)}).splitlines()
+    lines = job_file(phase, drives, {"": OpenedTarget(3, DEVICE, NODE)}).splitlines()
     hooks = [line for line in lines if line.startswith("exec_")]
     assert all("/sys/dev/block/259:0/stat" in hook and ";" not in hook for hook in hooks)
     stat = b"labctl-disk 100 0 800 1837 50 0 400 64 0 439 1924 0 0 0 0 7 12"

@@ -10,7 +10,7 @@ import pytest
 from labctl.analysis.run.summary import summarise
 from labctl.capture.drive.target import check_targets
 from labctl.capture.identity.node import DrivePlace, Node
-from labctl.capture.identity.opened_target import Opened
+from labctl.capture.identity.opened_target import OpenedTarget
 from labctl.capture.identity.sharing import shared_ports, what_they_share
 from labctl.capture.meters.live_values import View
 from labctl.capture.phases.fio_job import job_file
@@ -174,10 +174,10 @@ def test_a_drive_that_another_rig_uses_makes_the_rig_busy(tmp_path: Path) -> Non
     RigLock.take(home, rig(), "labctl run").release()
 
 
-def opened(number: int) -> Opened:
+def opened(number: int) -> OpenedTarget:
     """A block device that fio is given."""
     node = Node(0o060660, f"259:{number}", 6, 0, 300 + number)
-    return Opened(number, DrivePlace(f"/dev/nvme{number}n1", node, None), node)
+    return OpenedTarget(number, DrivePlace(f"/dev/nvme{number}n1", node, None), node)
 
 
 def test_fio_works_on_all_drives_in_groups_of_their_own() -> None:

@@ -15,8 +15,8 @@ import labctl.service.daemon
 from labctl.errors import Refused
 from labctl.service.daemon import unit
 from labctl.service.daemon.unit import (
-    Place,
     ServiceOf,
+    Surroundings,
     changeable,
     install,
     problems_of,
@@ -27,8 +27,10 @@ UNIT = Path(labctl.service.daemon.__file__).parent / "labctl.service"
 
 
 PLACES = {
-    "as it is": Place(Path("/bin/true"), ("disk", "dialout")),
-    "a home with a space, a meter on USB, no groups": Place(Path("/home/a b/true"), (), usb=True),
+    "as it is": Surroundings(Path("/bin/true"), ("disk", "dialout")),
+    "a home with a space, a meter on USB, no groups": Surroundings(
+        Path("/home/a b/true"), (), usb=True
+    ),
 }
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="no systemd-analyze here"
@@ -38,13 +40,13 @@ needs_systemd = pytest.mark.skipif(
 @needs_systemd
 @pytest.mark.parametrize("of", ServiceOf)
 def test_systemd_accepts_the_unit_that_is_made_for_this_place(of: ServiceOf) -> None:
-    text = unit_text(of, Place(Path("/bin/true"), ("disk",), usb=True))
+    text = unit_text(of, Surroundings(Path("/bin/true"), ("disk",), usb=True))
     assert problems_of(of, text) == ""
     assert "kill mode" in problems_of(of, text.replace("KillMode=mixed", "KillMode=nonsense"))
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
-def test_a_service_of_the_system_has_what_its_place_needs_and_no_more(place: Place) -> None:
+def test_a_service_of_the_system_has_what_its_place_needs_and_no_more(place: Surroundings) -> None:
     text = unit_text(ServiceOf.SYSTEM, place)
     at_home = place.command.is_relative_to("/home")
     assert ('ExecStart="/home/a b/true" daemon' in text) == at_home
@@ -69,21 +71,21 @@ def test_a_users_unit_is_written_again_and_another_one_is_left_alone(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for _ in range(2):
-        file, steps = install(ServiceOf.USER, Place(Path("/bin/true")))
+        file, steps = install(ServiceOf.USER, Surroundings(Path("/bin/true")))
     assert file == tmp_path / "systemd" / "user" / "labctl.service"
     assert any("enable --now labctl" in step for step in steps)
     file.write_text("[Service]\nExecStart=/bin/false\n")
     with pytest.raises(Refused, match="not labctl's"):
-        install(ServiceOf.USER, Place(Path("/bin/true")))
+        install(ServiceOf.USER, Surroundings(Path("/bin/true")))
     assert "/bin/false" in file.read_text()
 
 
 def test_only_root_installs_a_service_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Refused, match="sudo /bin/true daemon --install-service system"):
-        install(ServiceOf.SYSTEM, Place(Path("/bin/true")))
+        install(ServiceOf.SYSTEM, Surroundings(Path("/bin/true")))
     with pytest.raises(Refused, match=re.escape("sudo '/opt/a $b%/labctl' daemon")):
-        install(ServiceOf.SYSTEM, Place(Path("/opt/a $b%/labctl")))
+        install(ServiceOf.SYSTEM, Surroundings(Path("/opt/a $b%/labctl")))
 
 
 def test_root_is_told_who_else_can_change_the_program_of_the_service(
@@ -102,12 +104,12 @@ def test_root_is_told_who_else_can_change_the_program_of_the_service(
     link.symlink_to(program)
     folder.chmod(0o777)
     for command in (program, link):
-        _, steps = install(ServiceOf.SYSTEM, Place(command))
+        _, steps = install(ServiceOf.SYSTEM, Surroundings(command))
         told = [step for step in steps if "can be changed by others than root" in step]
         assert len(told) == 1 and told[0].startswith("# ")
-        _, steps = install(ServiceOf.USER, Place(command))
+        _, steps = install(ServiceOf.USER, Surroundings(command))
         assert not [step for step in steps if "others than root" in step]
-    _, steps = install(ServiceOf.SYSTEM, Place(Path("/bin/true")))
+    _, steps = install(ServiceOf.SYSTEM, Surroundings(Path("/bin/true")))
     assert not [step for step in steps if "others than root" in step]
 
 
