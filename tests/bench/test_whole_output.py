@@ -64,6 +64,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def whole(ran: Path) -> RunSummary:
+    return summarise(RunRecord(ran))
+
+
 def without_what_was_printed(run: Path) -> None:
     """As an older labctl wrote it."""
     events = []
@@ -107,10 +112,13 @@ def work(job: dict[str, Any]) -> list[Any]:
     return [job["job_runtime"], *(job[side]["total_ios"] for side in ("read", "write"))]
 
 
-def assert_reported(summary: RunSummary, index: int) -> None:
+def assert_reported(summary: RunSummary, index: int, whole: RunSummary) -> None:
+    """Nothing of fio's is left, and there are watts if there are with its output."""
     result = summary.phases[index]
     assert figures(result) == [None] * 5
-    assert result.outcome == "failed" and result.watts is not None
+    # a busy machine's meter may have too few readings of a replay of three seconds
+    measured = whole.phases[index].watts is not None
+    assert result.outcome == "failed" and (result.watts is not None) == measured
     assert any(REPORTED in note for note in result.notes)
     assert [p for p in summary.problems if REPORTED in p and p.startswith(f"phase {index + 1} (")]
 
@@ -121,7 +129,9 @@ def test_a_whole_output_is_believed(copied: Path) -> None:
     assert not [problem for problem in summary.problems if REPORTED in problem]
     for index in outputs(copied):
         result = summary.phases[index]
-        assert result.outcome == "completed" and result.iops and result.iops_per_watt
+        assert result.outcome == "completed" and result.iops
+        assert (result.iops_per_watt is None) == (result.watts is None)
+    assert any(summary.phases[index].iops_per_watt for index in outputs(copied))
     assert methods_of(RunRecord(copied), summary).replays
 
 
@@ -153,7 +163,7 @@ def test_wherever_it_is_cut_no_other_number_is_reported(copied: Path) -> None:
                 # which a busy machine may have printed more than one
                 assert not reports_it and runtime_ms(output[:cut]) > runtime_ms(output) - 1000
             else:
-                assert_reported(summary, index)
+                assert_reported(summary, index, whole)
         file.write_bytes(output)
 
 
@@ -168,23 +178,23 @@ def test_wherever_it_is_cut_no_other_number_is_reported(copied: Path) -> None:
     ids=["altered", "longer", "begin lost", "zeros"],
 )
 def test_one_that_is_not_what_fio_printed_is_not_believed(
-    ran: Path, tmp_path: Path, spoil: Callable[[bytes], bytes]
+    ran: Path, whole: RunSummary, tmp_path: Path, spoil: Callable[[bytes], bytes]
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(ran, copy)
     for index, file in outputs(copy).items():
         file.write_bytes(spoil(file.read_bytes()))
-        assert_reported(summarise(RunRecord(copy)), index)
+        assert_reported(summarise(RunRecord(copy)), index, whole)
 
 
 @pytest.mark.long
-def test_one_that_is_missing_is_reported_everywhere(copied: Path) -> None:
+def test_one_that_is_missing_is_reported_everywhere(copied: Path, whole: RunSummary) -> None:
     index, file = next(iter(outputs(copied).items()))
     file.unlink()
     done = labctl("report", copied)
     assert done.returncode == 0, done.stderr
     assert f"{REPORTED}: stdout is missing" in " ".join(done.stdout.split())
-    assert_reported(summarise(RunRecord(copied)), index)
+    assert_reported(summarise(RunRecord(copied)), index, whole)
     reported = [
         (copied / name).read_text() for name in ("summary.json", "phases.csv", "report.html")
     ]

@@ -170,10 +170,10 @@ def test_a_purge_ends_with_its_run(tmp_path: Path, how: signal.Signals) -> None:
         )  # fmt: skip
         program = purging(process)
         process.send_signal(how)
-        process.communicate(timeout=WITHIN_S)
+        printed = process.communicate(timeout=WITHIN_S)
         program.wait(WITHIN_S)
     if how == signal.SIGINT:
-        assert process.returncode == 130
+        assert process.returncode == 130, printed
         (path,) = find_runs(runs)
         assert "was not over" in str(kinds(path, "phase_ended")[-1]["reason"])
         (end,) = kinds(path, "run_ended")

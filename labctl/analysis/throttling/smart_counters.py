@@ -194,6 +194,8 @@ class Counters:
     def _held(self, first: Reading, last: Reading) -> str | None:
         """In words, that the drive throttled from one look to another: it said so at all of them,
         and letting go would have made the next an event. None if not so."""
+        if last.t_ns <= first.t_ns:  # both beside a stretch shorter than ``BESIDE_NS``
+            return None
         levels = self._levels(first.t_ns, last.t_ns)
         events = first.values.get(EVENTS), last.values.get(EVENTS)
         if not all((*levels, LEVEL in first.values, LEVEL in last.values)):

@@ -117,6 +117,14 @@ def test_between_two_looks_it_may_have_let_go_if_an_event_was_counted_or_cannot_
     assert not pause.stood_still(1 * S, 59 * S)
 
 
+def test_looks_beside_a_very_short_stretch_leave_no_time_to_speak_of() -> None:
+    """Each is so close to an edge that it counts for either, and the later comes first."""
+    counters = states((9.5, throttling(5, 2)), (10.5, throttling(5, 2)))
+    assert counters.throttled_throughout(10 * S, round(10.1 * S)) is None
+    assert counters.said(round(9.7 * S), round(9.8 * S)) is None
+    assert states((10, throttling(5, 2))).said(round(10.1 * S), round(10.2 * S)) is None
+
+
 def test_a_level_that_a_drive_does_not_tell_says_nothing() -> None:
     counters = states((0, {"thermal_throttling_events": 4}), (60, {"thermal_throttling_events": 4}))
     assert counters.throttled_throughout(1 * S, 59 * S) is None
