@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from labctl.errors import ConfigurationError
+from labctl.errors import ConfigurationError, Mistake
 from labctl.importing.dialect import CLOCKLIKE, Sniffed, fields, headings_of, sniff
 from labctl.importing.headings import kind_of, known_unit, time_unit_of
 from labctl.importing.jls_table import JlsTable, samples_a_mean, signals_of
@@ -62,6 +62,7 @@ def guess(file: Path, given: Given, ready: str = "") -> Guess:
     """
     start = _beginning(file)
     if start.startswith(JLS):
+        _check_says_itself(file, given, ready)
         return Guess(_of_jls(file, given))
     found = sniff_parquet(file) if start.startswith(PARQUET) else sniff(file)
     known, found = recognise(found, ready)
@@ -115,14 +116,38 @@ def _beginning(file: Path) -> bytes:
         raise not_there(file, "file", None, error.strerror or str(error)) from error
 
 
+def _check_says_itself(file: Path, given: Given, ready: str) -> None:
+    """Refuse what a person says of a JLS file that it says itself. Raises ConfigurationError."""
+    said = {
+        "--mapping": ready,
+        "--time": " ".join(given.time),
+        "--time-format": given.time_format,
+        "--zone": given.zone,
+        "--aperture-s": given.aperture_s,
+        "--volts": given.volts,
+        "--amps": given.amps,
+        "--watts": given.watts,
+    }
+    allowed = "a JLS file says itself what its signals and times are: leave it out"
+    mistakes = [
+        Mistake(str(file), option, value, allowed)
+        for option, value in said.items()
+        if value not in ("", None)
+    ]
+    if mistakes:
+        raise ConfigurationError(mistakes)
+
+
 def _of_jls(file: Path, given: Given) -> Meter:
     """The mapping of a JLS file, whose signals say what they are."""
     signals, absolute = signals_of(file)
     rails: dict[str, dict[str, Column]] = {}
     for name, signal in signals.items():
         source = name.rpartition(".")[0]
-        columns = rails.setdefault(source or given.rail or "drive", {})
+        columns = rails.setdefault(source or "drive", {})
         columns[UNITS[known_unit(signal.units)][0]] = Column(column=name)
+    if given.rail and len(rails) > 1:
+        raise not_there(file, "--rail", given.rail, f"the file has several: {', '.join(rails)}")
     rate_hz = next(iter(signals.values())).sample_rate
     data = {
         "name": _instrument(file),
@@ -132,7 +157,7 @@ def _of_jls(file: Path, given: Given) -> Meter:
         "stamp": "middle",
         "accuracy_pct": given.accuracy_pct,
         "rails": {
-            re.sub(r"[^A-Za-z0-9_-]+", "-", name): with_stated(told(columns), given)
+            given.rail or re.sub(r"[^A-Za-z0-9_-]+", "-", name): with_stated(told(columns), given)
             for name, columns in rails.items()
         },
     }

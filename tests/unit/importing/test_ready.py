@@ -196,6 +196,44 @@ def test_a_jls_file_that_cannot_be_read_is_refused_and_left_as_it_is(tmp_path: P
         guess(cut, Given())
 
 
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        (Given(volts="voltage", amps="current"), "--volts"),
+        (Given(amps="current"), "--amps"),
+        (Given(watts="power"), "--watts"),
+        (Given(time=("time",)), "--time"),
+        (Given(time_format="epoch_s"), "--time-format"),
+        (Given(zone="UTC"), "--zone"),
+        (Given(aperture_s=0.0), "--aperture-s"),
+    ],
+)
+def test_what_a_jls_file_says_itself_is_not_taken_from_a_person(
+    tmp_path: Path, given: Given, option: str
+) -> None:
+    pytest.importorskip("pyjls")
+    signals = {"current": ("A", np.ones(5000)), "voltage": ("V", np.full(5000, 12.0))}
+    file = write_jls(tmp_path / "a.jls", signals, 1000, None)
+    with pytest.raises(ConfigurationError, match=f"{option}.*a JLS file says itself"):
+        guess(file, given)
+    with pytest.raises(ConfigurationError, match="--mapping.*a JLS file says itself"):
+        guess(file, Given(), "powersensor3")
+
+
+def test_a_jls_file_of_one_rail_is_called_as_a_person_says(tmp_path: Path) -> None:
+    pytest.importorskip("pyjls")
+    ones = np.ones(5000)
+    one = {"js.current": ("A", ones), "js.voltage": ("V", ones)}
+    file = write_jls(tmp_path / "a.jls", one, 1000, None)
+    assert set(guess(file, Given()).meter.rails) == {"js"}
+    assert set(guess(file, Given(rail="3V3")).meter.rails) == {"3V3"}
+    two = {f"{source}.{kind}": (unit, ones) for source in ("a", "b")
+           for kind, unit in (("current", "A"), ("voltage", "V"))}  # fmt: skip
+    file = write_jls(tmp_path / "b.jls", two, 1000, None)
+    with pytest.raises(ConfigurationError, match="--rail.*the file has several: a, b"):
+        guess(file, Given(rail="3V3"))
+
+
 @pytest.mark.parametrize("form", ["epoch ns", "timestamp", "timestamp with a zone"])
 def test_parquet_means_what_the_same_csv_means(sweep: Bench, tmp_path: Path, form: str) -> None:
     import pyarrow as pa
