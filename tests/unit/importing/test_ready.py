@@ -216,7 +216,7 @@ def test_what_a_jls_file_says_itself_is_not_taken_from_a_person(
     file = write_jls(tmp_path / "a.jls", signals, 1000, None)
     with pytest.raises(ConfigurationError, match=f"{option}.*a JLS file says itself"):
         guess(file, given)
-    with pytest.raises(ConfigurationError, match="--mapping.*a JLS file says itself"):
+    with pytest.raises(ConfigurationError, match=r"--mapping.*a JLS file says itself"):
         guess(file, Given(), "powersensor3")
 
 
@@ -230,7 +230,7 @@ def test_a_jls_file_of_one_rail_is_called_as_a_person_says(tmp_path: Path) -> No
     two = {f"{source}.{kind}": (unit, ones) for source in ("a", "b")
            for kind, unit in (("current", "A"), ("voltage", "V"))}  # fmt: skip
     file = write_jls(tmp_path / "b.jls", two, 1000, None)
-    with pytest.raises(ConfigurationError, match="--rail.*the file has several: a, b"):
+    with pytest.raises(ConfigurationError, match=r"--rail.*the file has several: a, b"):
         guess(file, Given(rail="3V3"))
 
 
