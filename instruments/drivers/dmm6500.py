@@ -130,6 +130,8 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         self._cursor = 0
         self._epoch = -1
         self._stamp_ns: int | None = None
+        self._last: tuple[float | Status, float] | None = None
+        self._rereading = False  # all of the buffer, of which the oldest may have been delivered
         self._interval_known = False
         self._unreadable = 0
         self._steps_s: list[float] = []
@@ -187,7 +189,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         cleared: tuple[StatusReading, ...] = ()
         if first <= 1 and last < self._cursor:
             cleared = (self._cleared_buffer(last, answered_ns),)
-        overrun = self._may_have_overrun(first, answered_ns)
+        overrun = self._rereading = self._may_have_overrun(first, answered_ns)
         self._polled_ns = answered_ns
         if overrun:
             stretches = [(first, self._capacity), (1, last)]
@@ -275,7 +277,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
 
     def _begin_epoch(self) -> None:
         self._epoch += 1
-        self._stamp_ns = None
+        self._stamp_ns = self._last = None
         self._interval_known = False
         self._polls.restart()
         self._ages.restart()
@@ -327,6 +329,8 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
     ) -> Batch:
         """Blocks, what is missing between them, and, where the last one is known, the clock."""
         name = self._channel.name
+        if self._rereading and self._last in stamped:
+            stamped = stamped[stamped.index(self._last) + 1 :]
         self._follow_interval([seconds for _, seconds in stamped])
         t_ns: list[int] = []
         lost: list[StatusReading] = []
@@ -345,6 +349,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
                     lost.append(StatusReading(name, previous, Status.LOST, detail, count))
             self._stamp_ns = stamp
             t_ns.append(stamp)
+        self._last = stamped[-1] if stamped else self._last
         blocks, statuses = blocks_and_statuses(name, t_ns, [reading for reading, _ in stamped])
         return Batch(blocks, (*lost, *statuses), self._clock_pairs(check))
 

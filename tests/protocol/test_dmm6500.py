@@ -186,6 +186,27 @@ def test_a_buffer_that_was_not_read_in_time_is_counted() -> None:
         assert overflow.status is Status.MEMORY_OVERFLOW
 
 
+def test_readings_that_are_still_there_after_a_long_pause_are_not_delivered_twice() -> None:
+    """All of the buffer is read, for some of it may be overwritten; its oldest were read before."""
+    with ExpectedExchange(
+        *START,
+        (POLL, "1;100"),
+        values_from(1, [0.1 * i for i in range(100)]),
+        (POLL, "94;93"),
+        values_from(94, [9.3 + 0.1 * i for i in range(7)]),
+        values_from(1, [10.0 + 0.1 * i for i in range(93)]),
+    ) as line:
+        clock = Clock()
+        instrument = meter(line, clock)
+        instrument._panel.changed = lambda _now: None  # type: ignore[method-assign]
+        instrument.start()
+        assert len(times(instrument.read())) == 100
+        clock.now_ns += 9_300_000_000
+        batch = instrument.read()
+        assert times(batch) == [round((10.0 + 0.1 * i) * 1e9) for i in range(93)]
+        assert {status.status for status in batch.statuses} == {Status.MEMORY_OVERFLOW}
+
+
 def test_the_dead_man_is_armed_again_and_the_gap_is_counted() -> None:
     with ExpectedExchange(
         *START,
