@@ -7,11 +7,11 @@ is in :mod:`labctl.analysis.steady_state.enough`; the U of results is made from 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from labctl.record.json_values import UNREADABLE, known
+from labctl.record.json_values import UNREADABLE, is_number, known
 
 
 class PointEnding(StrEnum):
@@ -77,6 +77,9 @@ class PointEnd:
 
     ended: PointEnding
     state: PointState
+    kept_s: Mapping[str, float] = field(default_factory=dict)
+    """For how many seconds each reason kept it going; several may at the same time. Empty in
+    records that do not say it."""
 
     @property
     def words(self) -> str:
@@ -84,18 +87,33 @@ class PointEnd:
         why = ", ".join(self.state.keeps) if self.ended is PointEnding.LONGEST else ""
         return ENDING_WORDS[self.ended] + (f": {why}" if why else "")
 
+    @property
+    def kept_words(self) -> str:
+        """What kept it going longest, in at most three parts: ``throttles for 12.5 s``."""
+        longest = sorted(self.kept_s.items(), key=lambda item: -item[1])[:3]
+        return ", ".join(f"{why} for {seconds:.1f} s" for why, seconds in longest)
+
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; :meth:`from_json` reads it back."""
-        return {"ended": self.ended.value, **asdict(self.state)}
+        return {"ended": self.ended.value, **asdict(self.state), "kept_s": dict(self.kept_s)}
 
     @classmethod
     def from_json(cls, data: object) -> PointEnd | None:
         """From the end of a phase in the journal; None where that says nothing of it."""
         state = point_state(data)
-        ended = data.get("ended") if isinstance(data, dict) else None
-        if state is None or ended not in list(PointEnding):
+        if (
+            not isinstance(data, dict)
+            or state is None
+            or data.get("ended") not in list(PointEnding)
+        ):
             return None
-        return cls(PointEnding(ended), state)
+        return cls(PointEnding(data["ended"]), state, _seconds(data.get("kept_s")))
+
+
+def _seconds(data: object) -> dict[str, float]:
+    if not isinstance(data, dict) or not all(is_number(value) for value in data.values()):
+        return {}
+    return {str(why): float(value) for why, value in data.items()}
 
 
 def point_state(data: object) -> PointState | None:

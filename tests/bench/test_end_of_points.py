@@ -84,6 +84,8 @@ def test_points_end_at_their_target_and_the_truth_is_inside(tmp_path: Path) -> N
         assert item.outcome == "completed" and item.duration_s < 590
         assert item.point_end is not None and item.point_end.ended is PointEnding.TARGET
         watts = item.point_end.state.watts
+        kept_s = item.point_end.kept_s
+        assert kept_s and 0 < max(kept_s.values()) <= item.duration_s + 1, "what kept it going"
         assert watts is not None and watts.u_pct <= 5 and item.watts is not None
         assert item.watts.u < 0.05 * item.watts.value
         assert item.watts.repeatability == pytest.approx(watts.repeats_pct / 100 * item.watts.value)

@@ -168,7 +168,7 @@ def results(
         journal.readings(instrument, block)
     for one in worked:
         index = one.phase.index
-        end = point_end(one.phase, one.state) if ends else None
+        end = point_end(one.phase, one.state, {}) if ends else None
         journal.event(EventKind.PHASE_STARTED, one.begin_ns, index=index)
         journal.event(
             EventKind.PHASE_ENDED, one.end_ns, index=index, outcome=Outcome.COMPLETED, reason="",

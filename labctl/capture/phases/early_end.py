@@ -7,7 +7,7 @@ begins at once, as after an end that was planned.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from labctl.capture.phases.fio_process import FioProcess
@@ -18,13 +18,15 @@ ENDS_ANYHOW_S = 1.0
 """A phase whose time is over so soon is not ended early: fio may be printing its last words."""
 
 
-def point_end(phase: Phase, state: PointState | None) -> PointEnd | None:
-    """How a phase ended whose end depends on its numbers, which stood like this; None of others."""
+def point_end(
+    phase: Phase, state: PointState | None, kept_s: Mapping[str, float]
+) -> PointEnd | None:
+    """How a phase ended whose end depends on its numbers, which stood like this (``kept_s``: for
+    how long each reason kept it going); None of others."""
     if phase.until is None or state is None:
         return None
-    if not state.enough:
-        return PointEnd(PointEnding.LONGEST, state)
-    return PointEnd(PointEnding.SETTLED if phase.until.settled else PointEnding.TARGET, state)
+    ended = PointEnding.SETTLED if phase.until.settled else PointEnding.TARGET
+    return PointEnd(ended if state.enough else PointEnding.LONGEST, state, kept_s)
 
 
 async def end_early(

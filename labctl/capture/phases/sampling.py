@@ -37,7 +37,8 @@ class Sensed(Protocol):
 class DriveSamples:
     """Samples during ``phase``, which began at ``begin_ns``. ``enough`` is set when it may end
     before its time: where that depends on its temperature, when that is steady (``steady``); where
-    it depends on its numbers, when they are good enough (``point``: how they stand)."""
+    it depends on its numbers, when they are good enough (``point``: how they stand, ``kept_s``: for
+    how many seconds each reason kept it going)."""
 
     def __init__(
         self,
@@ -51,6 +52,8 @@ class DriveSamples:
         self.enough = asyncio.Event()
         self.steady = False
         self.point: PointState | None = None
+        self.kept_s: dict[str, float] = {}
+        self._looked_ns = begin_ns
         self._until = phase.until
         self._on_point = on_point
         self._told: PointState | None = None
@@ -86,10 +89,14 @@ class DriveSamples:
         found = self._sensed.point_state()
         if found is None or self.enough.is_set():
             return
-        self.point = found
-        waited_s = (self._now_ns() - self._told_ns) / NS_PER_S
+        now_ns = self._now_ns()
+        for why in self.point.keeps if self.point is not None else ():
+            lasted_s = (now_ns - self._looked_ns) / NS_PER_S
+            self.kept_s[why] = self.kept_s.get(why, 0.0) + lasted_s
+        self.point, self._looked_ns = found, now_ns
+        waited_s = (now_ns - self._told_ns) / NS_PER_S
         if found != self._told and (found.enough or waited_s >= TELL_EVERY_S):
-            self._told, self._told_ns = found, self._now_ns()
+            self._told, self._told_ns = found, now_ns
             self._on_point(found)
         if found.enough:
             self.enough.set()

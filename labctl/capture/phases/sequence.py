@@ -319,7 +319,9 @@ class PhaseSequence:
             )
             if done.done() and problem is None:
                 self._report_steady(phase, samples)
-                self._finish_later(phase, fio, stop, point_end(phase, samples.point))
+                self._finish_later(
+                    phase, fio, stop, point_end(phase, samples.point, samples.kept_s)
+                )
                 return
             await fio.stop()
             if problem is None:

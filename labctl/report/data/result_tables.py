@@ -201,6 +201,7 @@ def _point_end(end: PointEnd | None) -> dict[str, Field]:
     return {
         "point_ended": None if end is None else end.ended.value,
         "point_kept_by": None if end is None else "; ".join(end.state.keeps),
+        "point_kept_for": None if end is None else end.kept_words,
         "point_watts_u_pct": None if watts is None else watts.u_pct,
         "point_iops_u_pct": None if iops is None else iops.u_pct,
     }
