@@ -288,6 +288,5 @@ def mean_over_time(t: Floats, values: Floats) -> float:
     span = float(t[-1] - t[0])
     if not span > 0:
         return float(values.mean())
-    mean = TimeMean(span, span / (len(t) - 1), len(t))
-    mean.add(t - t[0], values)
-    return mean.mean
+    stood = times_stood_for(t - t[0], span, span / (len(t) - 1))
+    return float(values[0] + stood @ (values - values[0]) / stood.sum())

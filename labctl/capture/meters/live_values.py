@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -266,6 +266,21 @@ class Monitor:
             if phase is None or phase.pattern.io:  # fio's last words come when it is over
                 self._view = replace(self._view, rates=rates)
 
+    def celsius(self) -> dict[str, float]:
+        """The newest temperatures alone, by sensor; stale ones are left out."""
+        now_ns = self._clock()
+        with self._lock:
+            found = {
+                name: self._newest[name].recent(now_ns)
+                for name in self._temperatures.values()
+                if name in self._newest
+            }
+            return self._celsius(found)
+
+    def _celsius(self, recent: Mapping[str, Recent | None]) -> dict[str, float]:
+        shown = {sensor: recent.get(name) for sensor, name in self._temperatures.items()}
+        return {sensor: one.newest for sensor, one in shown.items() if one is not None}
+
     def view(self) -> View:
         """A consistent copy of the newest values; stale ones are left out."""
         now_ns = self._clock()
@@ -275,15 +290,10 @@ class Monitor:
             rails = {}
             for rail in self._rails:
                 rails[rail.name] = live_rail(rail, fresh.get(rail.voltage), fresh.get(rail.current))
-            celsius = {
-                sensor: fresh[name].newest
-                for sensor, name in self._temperatures.items()
-                if name in fresh
-            }
             return replace(
                 self._view,
                 rails=rails,
-                celsius=celsius,
+                celsius=self._celsius(fresh),
                 instruments=dict(self._view.instruments),
                 counts=dict(self._view.counts),
                 statuses=dict(self._statuses),

@@ -61,6 +61,7 @@ class DriveSamples:
         if phase.until is not None:
             sensed.point_began(phase, begin_ns)
         self._window_s = phase.steady_temperature_s
+        self._in_rounds = phase.round > 0
         self._sensed = sensed
         self._now_ns = now_ns
         self._watts: list[float] = []
@@ -71,7 +72,8 @@ class DriveSamples:
         """Sample repeatedly, until cancelled."""
         begin_ns = self._now_ns()
         while True:
-            watts, celsius = self._sensed.watts(), self._sensed.celsius()
+            watts = self._sensed.watts() if self._in_rounds else None
+            celsius = self._sensed.celsius()
             if watts is not None:
                 self._watts.append(watts)
             if celsius is not None:
@@ -106,7 +108,7 @@ class DriveSamples:
 
     @property
     def watts(self) -> float | None:
-        """The mean so far."""
+        """The mean so far, of a phase in rounds: their end may depend on it."""
         return sum(self._watts) / len(self._watts) if self._watts else None
 
     @property

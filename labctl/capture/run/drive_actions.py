@@ -204,7 +204,7 @@ class RigActions:
 
         Sensors that are no drive's count only where there is one drive, or none of theirs is known.
         """
-        found = self.monitor.view().celsius
+        found = self.monitor.celsius()
         owners = self.rig.temperature_drives()
         celsius = {}
         for drive in self.drives:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -80,6 +81,19 @@ async def test_a_point_that_was_good_enough_at_once_was_kept_by_nothing() -> Non
 async def test_what_kept_a_point_going_comes_back_from_the_journal() -> None:
     end = await sampled([PointState(keeps=("throttles",)), PointState()])
     assert PointEnd.from_json(end.to_json()) == end
+
+
+@pytest.mark.parametrize(("number", "watts"), [(0, None), (3, 5.0)])
+async def test_watts_are_taken_where_the_end_of_rounds_may_depend_on_them(
+    number: int, watts: float | None
+) -> None:
+    drive = Drive([PointState()])
+    phase = replace(point(), round=number)
+    samples = DriveSamples(phase, drive, lambda: drive.now_ns, 0, lambda state: None)
+    task = asyncio.create_task(samples.keep())
+    await samples.enough.wait()
+    task.cancel()
+    assert samples.watts == watts
 
 
 @pytest.mark.parametrize(
