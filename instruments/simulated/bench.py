@@ -10,9 +10,9 @@ import argparse
 import ctypes
 import json
 import os
+import queue
 import signal
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -292,13 +292,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     if options.meters is not None:
         values["meters"] = json.loads(options.meters.read_text(encoding="utf-8"))
-    stopped = threading.Event()
+    stopped: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put is reentrant
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+        signal.signal(number, lambda *_: stopped.put(None))
     with Bench(options.dir, BenchConfig.model_validate(values)) as bench:
         ready = {"pid": os.getpid(), "rig": str(bench.rig), "meters": dict(bench.addresses)}
         print(json.dumps(ready), flush=True)
-        stopped.wait()
+        stopped.get()
     return 0
 
 

@@ -184,7 +184,10 @@ class Lab:
         if word.startswith("/mnt/ssd/"):
             return str(self.folder / f"on-ssd-{Path(word).name}")
         if re.match(r"~/labctl-runs/|\d{8}T\d{6}Z_|RUN$", word):
-            fio = [run for run in find_runs(self.runs) if "measure" not in run.name]
+            fio = [
+                run for run in find_runs(self.runs)
+                if "measure" not in run.name and "phase_ended" in _events(run)
+            ]  # fmt: skip
             return str(fio[-1])
         if word.startswith("http://other:8086"):
             assert self.server is not None

@@ -28,9 +28,9 @@ def measures(bench: Bench) -> bool:
     return bool(page[2] & 1)
 
 
-def killed(bench: Bench, folder: Path) -> Interruptible:
-    """A run that was killed while the drive measured itself for it."""
-    run = Interruptible(Path(bench.rig), plan_file(folder, seconds=4), folder / "runs")
+def killed(bench: Bench, folder: Path, seconds: int) -> Interruptible:
+    """A run that was killed while the drive measured itself for it, in a phase of ``seconds``."""
+    run = Interruptible(Path(bench.rig), plan_file(folder, seconds), folder / "runs")
     run.go_on()
     run.until(EventKind.PHASE_STARTED)
     run.until(EventKind.SETTING_CHANGED)
@@ -44,7 +44,7 @@ def killed(bench: Bench, folder: Path) -> Interruptible:
 
 
 def test_the_next_run_ends_the_measurement_of_a_killed_one(bench: Bench, tmp_path: Path) -> None:
-    run = killed(bench, tmp_path)
+    run = killed(bench, tmp_path, seconds=60)
     (line,) = end_leftovers(run.path, load_rig(bench.rig))
     assert "had left power measurement" in line and line.endswith("put back")
     assert not measures(bench)
@@ -52,7 +52,7 @@ def test_the_next_run_ends_the_measurement_of_a_killed_one(bench: Bench, tmp_pat
 
 @pytest.mark.long
 def test_a_run_that_goes_on_takes_up_its_own_measurement(bench: Bench, tmp_path: Path) -> None:
-    run = killed(bench, tmp_path)
+    run = killed(bench, tmp_path, seconds=10)
     run.finish()
     events = RunRecord(run.path).events
     resumed_ns = max(one.t_ns for one in events if one.kind == EventKind.RUN_RESUMED)

@@ -18,7 +18,7 @@ from labctl.analysis.power.blind_spots import FILLED
 from labctl.analysis.power.power_envelope import too_slow_for
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary, length_text
 from labctl.analysis.throttling.run_signals import IDLE_ROLES
-from labctl.errors import ConfigurationError, Mistake
+from labctl.errors import ConfigurationError, Mistake, RunFailed
 from labctl.record.drive_state import DriveState
 from labctl.record.events import EventKind, Outcome
 from labctl.record.header import ChannelInfo, RailInfo
@@ -156,10 +156,12 @@ def judge(
     """Every limit at every phase that it is about, of each drive.
 
     Raises ConfigurationError when a limit names a rail or phases that the run has not, and when no
-    limit is about any phase: then nothing was judged.
+    limit is about any phase: then nothing was judged; RunFailed when no phase was measured.
     """
     header, drives = record.header, list(_drives(record, summary))
     labels = list(dict.fromkeys(one.phase.label for one in summary.phases))
+    if not labels:
+        raise RunFailed(f"nothing to judge: {header.run_id} ended before a phase was measured")
     unknown = list(_unknown_names(limits, [rail.name for rail in header.rails], labels))
     if unknown:
         raise ConfigurationError(unknown)

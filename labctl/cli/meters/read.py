@@ -9,8 +9,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -23,6 +23,7 @@ from instruments.reading import BESIDE_VALUES, Batch, Channel
 from labctl.capture.meters.acquisition import Acquisition, State
 from labctl.cli.terminal.arguments import JsonOption, RigArgument
 from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.end_signal import EndSignal, ended_by
 from labctl.cli.terminal.held_rig import held
 from labctl.cli.terminal.sparkline import sparkline
 from labctl.config.find_rig import find_rig
@@ -55,7 +56,8 @@ def _read(rig: Rig, every: float, seconds: float | None, json_output: bool) -> i
     acquisition = Acquisition(instruments, timebase.now_ns, channels)
     acquisition.start()
     try:
-        with _ctrl_c() as over:
+        # no exception: it would leave half a frame on the screen
+        with ended_by(signal.SIGINT) as over:
             _show(channels, acquisition, timebase, every, seconds, json_output, over)
     except KeyboardInterrupt:
         pass
@@ -153,9 +155,9 @@ def _show(
     every_s: float,
     seconds: float | None,
     json_output: bool,
-    over: threading.Event,
+    over: EndSignal,
 ) -> None:
-    """Show or print every ``every_s`` until ``over`` is set, or for ``seconds``."""
+    """Show or print every ``every_s`` until ``over`` is asked for, or for ``seconds``."""
     console = Terminal()
     end = math.inf if seconds is None else time.monotonic() + seconds
     on_screen = console.is_terminal and not json_output
@@ -174,17 +176,6 @@ def _show(
                 clock = time.strftime("%H:%M:%S")
                 for name, live, _ in seen:
                     print(f"{clock}  {name:<24} {_value_text(live)}", flush=True)
-
-
-@contextmanager
-def _ctrl_c() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets. No exception: it would leave half a frame on the screen."""
-    over = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: over.set())
-    try:
-        yield over
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _mark_lost(channels: LiveChannels, acquisition: Acquisition) -> None:

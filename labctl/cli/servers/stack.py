@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from threading import Event
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ import typer
 from dashboards.stack.errors import StackError
 from dashboards.stack.native import NativeStack, Ports, default_state
 from dashboards.stack.programs import NAMES
+from labctl.cli.terminal.end_signal import EndSignal, ended_by
 from labctl.errors import ConfigurationError, Mistake, RunFailed
 
 WATCH_EVERY_S = 1.0
@@ -55,13 +55,11 @@ def run_native(state: Path | None, ports: Ports, without: list[str]) -> None:
     ]
     if unknown:
         raise ConfigurationError(unknown)
-    stop = Event()
-    previous = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
     try:
-        with NativeStack(state or default_state(), ports, frozenset(without)) as stack:
+        with (
+            ended_by(signal.SIGINT, signal.SIGTERM) as stop,
+            NativeStack(state or default_state(), ports, frozenset(without)) as stack,
+        ):
             _print_addresses(stack)
             _watch(stack, stop)
     except StackError as error:
@@ -69,9 +67,6 @@ def run_native(state: Path | None, ports: Ports, without: list[str]) -> None:
             problems = [Mistake("stack", "native", None, text) for text in str(error).splitlines()]
             raise ConfigurationError(problems) from error
         raise RunFailed(str(error)) from error
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _print_addresses(stack: NativeStack) -> None:
@@ -81,7 +76,7 @@ def _print_addresses(stack: NativeStack) -> None:
     print("Ctrl-C stops everything", flush=True)
 
 
-def _watch(stack: NativeStack, stop: Event) -> None:
+def _watch(stack: NativeStack, stop: EndSignal) -> None:
     while not stop.wait(WATCH_EVERY_S):
         ended = stack.ended()
         if ended is not None:

@@ -11,7 +11,7 @@ import pytest
 from labctl.analysis.methods.power_verdicts import Judgement, PowerCheck, PowerVerdict, judge
 from labctl.analysis.results import Estimate, RunSummary, WindowMaximum
 from labctl.analysis.run.summary import summarise
-from labctl.errors import ConfigurationError
+from labctl.errors import ConfigurationError, RunFailed
 from labctl.record.drive_state import DriveState, PowerState
 from labctl.record.power_limits import PowerLimits, built_in_limits, load_limits, parse_limits
 from labctl.record.reader import RunRecord
@@ -156,6 +156,14 @@ def test_limits_about_nothing_do_not_pass(run: tuple[RunRecord, RunSummary]) -> 
     )
     found = judge(record, summary, both)
     assert (found.verdict, found.unchecked) == (UNDECIDED, ("limits[1] (state 3)",))
+
+
+def test_a_run_that_ended_before_its_first_phase_is_no_mistake_of_the_limits(
+    run: tuple[RunRecord, RunSummary],
+) -> None:
+    record, summary = run
+    with pytest.raises(RunFailed, match=r"nothing to judge: .* before a phase was measured"):
+        judge(record, replace(summary, phases=()), limits(over="1 s", max_watts=5))
 
 
 def test_a_misspelt_rail_or_pattern_is_refused_with_the_name_that_was_meant(
