@@ -32,8 +32,9 @@ def killed(bench: Bench, folder: Path, seconds: int) -> Interruptible:
     """A run that was killed while the drive measured itself for it, in a phase of ``seconds``."""
     run = Interruptible(Path(bench.rig), plan_file(folder, seconds), folder / "runs")
     run.go_on()
-    run.until(EventKind.PHASE_STARTED)
-    run.until(EventKind.SETTING_CHANGED)
+    # the idle phase before it is too short to be killed in for sure
+    run.until(EventKind.PHASE_STARTED, index=1)
+    run.until(EventKind.DRIVE_MEASUREMENT)
     deadline = time.monotonic() + 60
     while not measures(bench):
         assert time.monotonic() < deadline
