@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -229,7 +229,7 @@ class Enough:
         """
         looked_s = last_look(now_s, self._expected.least_s)
         if self._last[0] != looked_s:
-            self._last = (looked_s, {q: self._known(q, looked_s) for q in self._target.quantities})
+            self._last = (looked_s, {q: self._stated(q, looked_s) for q in self._target.quantities})
         known = self._last[1]
         keeps = dict.fromkeys(keep for one in known.values() for keep in one.keeps)
         keeps |= dict.fromkeys(self._around(now_s, looked_s, throttles))
@@ -250,6 +250,12 @@ class Enough:
             yield from heat(one, now_s, expected)
         if throttles:
             yield Keeps.THROTTLING
+
+    def _stated(self, quantity: Quantity, looked_s: float) -> Known:
+        now, before_s = self._known(quantity, looked_s), looked_s / LOOKS
+        if before_s < self._expected.least_s * (1 - ROUNDING):
+            return now
+        return stated(now, self._known(quantity, before_s), self._target)
 
     def _known(self, quantity: Quantity, looked_s: float) -> Known:
         cells = list(self._rails.values()) if quantity is Quantity.WATTS else [self._iops]
@@ -308,6 +314,26 @@ def known(
     if moves:
         keeps += unlike_its_mean(cells, slow)
     return Known(mean, u, limit, again, target_u, independent, tuple(keeps))
+
+
+def stated(now: Known, before: Known, target: Target) -> Known:
+    """What is stated of a number: where it was not good enough at the look ``before``, no better
+    than its target.
+
+    The first look at which a number is good enough is one that underrates its error more often
+    than not. An interval of a width that was fixed beforehand does not suffer from when it was
+    ended (Y. S. Chow, H. Robbins, *Ann. Math. Stat.* 36 (1965) 457).
+    """
+    settled = target.within is None
+    if (before.repeatability if settled else before.u) <= before.target_u:
+        return now
+    if settled:
+        repeatability = max(now.repeatability, now.target_u)
+        u = max(now.u, math.hypot(now.meters_u, repeatability))
+    else:
+        left = math.sqrt(max(now.target_u**2 - now.meters_u**2, 0.0))
+        repeatability, u = max(now.repeatability, left), max(now.u, now.target_u)
+    return replace(now, u=u, repeatability=repeatability)
 
 
 def unlike_its_mean(cells: Floats, slow: SlowPart) -> list[Keeps]:

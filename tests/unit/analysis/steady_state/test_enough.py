@@ -247,3 +247,34 @@ def test_a_reading_out_of_order_is_left_out() -> None:
     for t_s, value in ((0.5, 1.0), (0.4, 99.0), (1.5, 1.0), (2.0, 1.0)):
         cells.add(t_s, value)
     assert cells.means(1.0) == pytest.approx(np.ones(2))
+
+
+def test_a_number_that_was_not_good_enough_before_is_stated_no_better_than_its_target() -> None:
+    """Of the first look that is good enough alone; a phase that goes on for its heat shows what it
+    knows by then."""
+    target = Target({Quantity.WATTS: 0.006})
+    expected = Expected(180.0, meters=MetersPart(gain=0.002))
+    phase = Enough(target, expected, ["12V"])
+    rng = np.random.default_rng(11)
+    shown = []
+    for number in range(1, 1801):
+        phase.add_watts("12V", number * STEP_S, 6.0 * (1 + 0.03 * rng.normal()))
+        if number % 5 == 0:
+            phase.add_iops(number * STEP_S, 1000.0)
+        state = phase.state(number * STEP_S)
+        if not shown or shown[-1].looked_s != state.looked_s:
+            shown.append(state)
+    ends = next(at for at, state in enumerate(shown) if state.enough)
+    assert not shown[ends - 1].enough and shown[ends].looked_s > 20.0
+    first, second = (shown[at].known[Quantity.WATTS] for at in (ends, ends + 1))
+    assert first.u == pytest.approx(first.target_u)
+    assert first.repeatability >= math.sqrt(0.006**2 - 0.002**2) * first.mean * 0.9999
+    assert second.u < second.target_u or not shown[ends + 1].enough
+
+
+@pytest.mark.parametrize("noise", [0.0003, 0.001])
+def test_a_number_that_is_good_enough_at_once_is_stated_as_it_was_found(noise: float) -> None:
+    target = Target({Quantity.WATTS: 0.005})
+    state = fed(level, 20.0, target=target, noise=noise).state(20.0)
+    watts = state.known[Quantity.WATTS]
+    assert state.enough and watts.u < 0.5 * watts.target_u
