@@ -11,8 +11,10 @@ import numpy as np
 from instruments.reading import Status
 from labctl.analysis.power.blind_spots import (
     CLOSE_THE_GAPS,
+    FILLED,
     STATE_THE_APERTURE,
     blind_problems,
+    blind_spot,
 )
 from labctl.analysis.power.mains_ripple import NOTEWORTHY, left_of_ripple
 from labctl.analysis.power.rail_power import PhasePower
@@ -28,6 +30,7 @@ from labctl.analysis.readings.host_clock import host_problems
 from labctl.analysis.readings.imported import import_problems, is_imported, unconfirmed_note
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems
 from labctl.analysis.results import PhaseResult, RailResult
+from labctl.analysis.throttling.host_load import HostLoad
 from labctl.fio.results import FioResult
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import is_number
@@ -190,6 +193,7 @@ def run_problems(
     ]
     remedy = STATE_THE_APERTURE if is_imported(record) else CLOSE_THE_GAPS
     lines += blind_problems(record.header.rails, channels, remedy)
+    lines += _busy_host_problems(record, channels, spans)
     back: dict[str, list[float]] = {}
     lost: dict[str, list[str]] = {}
     away: set[str] = set()
@@ -218,6 +222,29 @@ def run_problems(
     lines += import_problems(record)
     lines += _status_problems(record)
     return tuple(dict.fromkeys(lines))
+
+
+def _busy_host_problems(
+    record: RunRecord, channels: Mapping[str, ChannelSeries], spans: Sequence[PhaseSpan]
+) -> Iterator[str]:
+    """A line about meters that are asked, and see little of the time, beside a host that was short
+    of processors: what decides when they are asked decides what the drive does, too."""
+    load = HostLoad.of(record)
+    busy = [span for span in spans if load.is_short((span.begin_ns, span.end_ns))]
+    asked = [
+        name
+        for name in dict.fromkeys(rail.current for rail in record.header.rails)
+        if name in channels and channels[name].info.dither > 0
+        and (spot := blind_spot(channels[name])) is not None and spot.integrated < FILLED
+    ]  # fmt: skip
+    if busy and asked:
+        phases = "1 phase" if len(busy) == 1 else f"{len(busy)} phases"
+        yield (
+            f"{', '.join(asked)}: asked at random moments, and the drive's host was short of "
+            f"processors in {phases} (the first: {busy[0].phase.label}); where labctl runs on that "
+            "host, both go together, and no U holds that: leave it processors, or take a meter "
+            "that integrates without a gap"
+        )
 
 
 def _should_have_readings(name: str, spans: Sequence[PhaseSpan]) -> bool:

@@ -74,6 +74,11 @@ class HostLoad:
             f"{_BUSY}: something waited for a processor {now:.0%} of the time, in it and beside it"
         )
 
+    def is_short(self, stretch: Stretch) -> bool:
+        """Whether the host was short of processors in a stretch; not where that is not known."""
+        waiting = _mean(self.waiting, stretch)
+        return waiting is not None and waiting >= SHORT
+
     def near(self, begin_ns: int, end_ns: int) -> str | None:
         """In words that the host was short of processors at some moment in a stretch, or within
         ``BESIDE_NS`` of it; None when it was not, or that is not known."""

@@ -14,7 +14,7 @@ import pytest
 
 from labctl.analysis.readings.phase_spans import phase_spans
 from labctl.analysis.run.summary import summarise
-from labctl.record.layout import READING
+from labctl.record.layout import CHANNELS_DIR, HEADER_FILE, HOST_WAITING, READING
 from labctl.record.phase import Role
 from labctl.record.reader import RunRecord
 from tests.unit.synthetic_run import EPOCH_NS, IDLE, WORK, Bench, Load, Meter, build
@@ -50,6 +50,28 @@ def test_everything_a_run_says(tmp_path: Path) -> None:
     (blind,) = summary.problems
     assert "i12.current integrates 80% of the time, every 100 ms" in blind
     assert last.alignment_ms == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("waiting", "duty", "dither", "said"), [
+    (0.8, 0.1, 1.0, True), (0.1, 0.1, 1.0, False), (0.8, 1.0, 1.0, False), (0.8, 0.1, 0.0, False),
+])  # fmt: skip
+def test_a_meter_that_is_asked_from_a_busy_host_is_named(
+    tmp_path: Path, waiting: float, duty: float, dither: float, said: bool
+) -> None:
+    """Only where it sees part of the time, at random moments, and the host was short."""
+    made = build(tmp_path, Bench(meters={"i12.current": Meter(duty=duty)}))
+    header = json.loads((made.path / HEADER_FILE).read_text())
+    for channel in header["channels"]:
+        channel["dither"] = dither if channel["name"] == "i12.current" else 0.0
+    (made.path / HEADER_FILE).write_text(json.dumps(header))
+    shares = np.zeros(200, READING)
+    shares["t"] = EPOCH_NS + np.arange(200) * S // 2
+    shares["v"] = np.where(np.arange(200) > 40, waiting, 0.0)
+    shares.tofile(made.path / CHANNELS_DIR / HOST_WAITING)
+    busy = [one for one in summarise(RunRecord(made.path)).problems if "short of processors" in one]
+    assert len(busy) == said
+    if said:
+        assert busy[0].startswith("i12.current: asked at random moments")
 
 
 def test_it_can_be_written_as_json(tmp_path: Path) -> None:
