@@ -39,4 +39,8 @@ if [ -n "${PINNED:-}" ]; then
 else
     pip install 'pip>=25.1' # the first that knows dependency groups
     pip install -e '.[influx,mqtt,notify,parquet,query,store,dashboards]' --group test --group check
+    # compiled parts, which not every Python has ready: without them their tests are skipped
+    "$VENV/bin/python" -m pip --disable-pip-version-check -q install -e '.[jls,joulescope]' \
+        --only-binary pyjls,pyjoulescope-driver >>"$VENV/pip.log" 2>&1 ||
+        echo "without the extras jls and joulescope, which this Python cannot have ready-made"
 fi

@@ -11,7 +11,7 @@ import pytest
 from instruments.simulated.bench import Bench
 from labctl.config.rig import load_rig
 from labctl.record.events import EventKind
-from labctl.record.reader import RunRecord
+from labctl.record.reader import RunRecord, find_runs
 from labctl.service.runs.killed_runs import end_leftovers
 from tests.faults.resumed_run import Interruptible, plan_file
 
@@ -28,17 +28,35 @@ def measures(bench: Bench) -> bool:
     return bool(page[2] & 1)
 
 
+def begun_at_rest(run: Interruptible) -> bool:
+    """Whether the newest measurement was marked, and nothing was reported of one for a second.
+
+    A new one is begun in each phase: the last is reported and stopped, the next is marked and
+    started, and a kill in between leaves none.
+    """
+
+    def reported() -> list[str]:
+        (path,) = find_runs(run.runs)
+        of_measurements = (EventKind.DRIVE_MEASUREMENT, EventKind.SETTING_CHANGED)
+        return [one.kind for one in RunRecord(path).events if one.kind in of_measurements]
+
+    before = reported()
+    time.sleep(1.0)
+    after = reported()
+    return before == after and EventKind.DRIVE_MEASUREMENT in after and (
+        after[-1] == EventKind.SETTING_CHANGED
+    )  # fmt: skip
+
+
 def killed(bench: Bench, folder: Path, seconds: int) -> Interruptible:
     """A run that was killed while the drive measured itself for it, in a phase of ``seconds``."""
     run = Interruptible(Path(bench.rig), plan_file(folder, seconds), folder / "runs")
     run.go_on()
     # the idle phase before it is too short to be killed in for sure
     run.until(EventKind.PHASE_STARTED, index=1)
-    run.until(EventKind.DRIVE_MEASUREMENT)
     deadline = time.monotonic() + 60
-    while not measures(bench):
+    while not (begun_at_rest(run) and measures(bench)):
         assert time.monotonic() < deadline
-        time.sleep(0.05)
     run.kill()
     assert measures(bench)
     return run
