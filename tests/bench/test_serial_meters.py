@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -185,10 +187,34 @@ def test_volts_and_amps_that_the_kernel_reads(create: Any) -> None:
     assert len(set(shown.tolist())) > 10, "it follows the drive"
 
 
-def test_joules_that_the_chip_counts(create: Any) -> None:
+@contextlib.contextmanager
+def longest_pause(register: Path) -> Iterator[list[float]]:
+    """For how many seconds at most a register was not written: a busy machine delays a simulated
+    chip, which no real one is."""
+    over, longest_s = threading.Event(), [0.0]
+
+    def watch() -> None:
+        last_ns = register.stat().st_mtime_ns
+        while not over.wait(0.005):
+            now_ns = register.stat().st_mtime_ns
+            longest_s[0] = max(longest_s[0], (now_ns - last_ns) * 1e-9)
+            last_ns = now_ns
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield longest_s
+    finally:
+        over.set()
+        watcher.join()
+
+
+def test_joules_that_the_chip_counts(create: Any, running: Running) -> None:
     """Each reading's amps are the mean over the time since the one before: none is left out."""
     instrument = started(create("fine"))
-    t_ns, shown = numbers(read_count(instrument, 25), "current")
+    (register,) = running.directory.rglob("energy1_input")
+    with longest_pause(register) as pause_s:
+        t_ns, shown = numbers(read_count(instrument, 25), "current")
     limits = instrument.channels[1].accuracy
     # The readings lie one after the other, and each covers the time around its middle.
     edges_ns = np.concatenate([[t_ns[0] - 1e8], (t_ns[1:] + t_ns[:-1]) / 2, [t_ns[-1] + 1e8]])
@@ -196,7 +222,8 @@ def test_joules_that_the_chip_counts(create: Any) -> None:
     true = float(np.mean(amps(fine)))
     mean = float(np.average(shown, weights=np.diff(edges_ns)))
     seconds = (edges_ns[-1] - edges_ns[0]) * 1e-9
-    at_the_edges = 1.5 * 0.02 / seconds  # whole groups of cycles at both ends
+    # at both ends whole groups of cycles, or what the simulated chip was late with its register
+    at_the_edges = 1.5 * max(0.02, *pause_s) / seconds
     assert abs(mean - true) <= limits.limit(true) + at_the_edges
 
 
