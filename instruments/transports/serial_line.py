@@ -11,9 +11,10 @@ from typing import Any
 
 from instruments.errors import ConnectionLost, NoAnswer
 from instruments.transports.lines import NOT_OPEN, ByteLine, SerialFormat
-from instruments.transports.serial_ports import port_error_text, port_path
+from instruments.transports.serial_ports import IN_USE, port_error_text, port_path
 
 _DISCARD_TIMEOUT_S = 1.0
+_FREE_WITHIN_S = 0.5
 
 
 class SerialLine:
@@ -48,11 +49,11 @@ class SerialLine:
         port.dtr = self._format.dtr
         try:
             try:
-                port.open()
+                _open_when_free(port)
             except termios.error:
                 # A pseudo terminal has no parity: glibc reports that at the second opening.
                 port.bytesize, port.parity = 8, "N"
-                port.open()
+                _open_when_free(port)
         except (OSError, ValueError, termios.error) as error:
             raise ConnectionLost(
                 f"{self._name}: cannot open {self._port}: {port_error_text(error)}"
@@ -103,6 +104,22 @@ class SerialLine:
 
     def _lost(self, error: Exception) -> ConnectionLost:
         return ConnectionLost(f"{self._name}: lost {self._port}: {error}; is it still plugged in?")
+
+
+def _open_when_free(port: Any) -> None:
+    """Open a port; one that another program has is asked for until ``_FREE_WITHIN_S`` are over.
+
+    A lock of a port that was closed a moment ago stays for as long as a child that another thread
+    started then is between its fork and its exec: it has the open port, too.
+    """
+    deadline = time.monotonic() + _FREE_WITHIN_S
+    while True:
+        try:
+            return port.open()
+        except OSError as error:
+            if error.errno not in IN_USE or time.monotonic() > deadline:
+                raise
+        time.sleep(_FREE_WITHIN_S / 20)
 
 
 def bytes_until(line: ByteLine, enough: Callable[[bytes], object], timeout_s: float) -> bytes:

@@ -18,6 +18,8 @@ from instruments.errors import ConnectionLost, WrongInstrument
 
 PREFIX: Final = "usb:"
 BY_ID: Final = Path("/dev/serial/by-id")
+IN_USE: Final = frozenset({errno.EAGAIN, errno.EBUSY})
+"""Error numbers of opening a port that another program has locked."""
 _VID_PID: Final = re.compile(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{4})(?::(.+))?")
 
 
@@ -104,7 +106,7 @@ def port_error_text(error: Exception) -> str:
             return "there is no such port; is it plugged in?"
         case errno.EACCES | errno.EPERM:
             return "this user may not open it (group dialout?)"
-        case errno.EAGAIN | errno.EBUSY:
+        case _ if code in IN_USE:
             return "another program has it open"
         case errno.ENOTTY | errno.EISDIR:
             return "it is no serial port"

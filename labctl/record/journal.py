@@ -10,7 +10,6 @@ asked every 170 ms at the latest), and a loss of power about a second of reading
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import threading
@@ -26,6 +25,7 @@ from instruments.reading import Block, ClockPair
 from labctl.errors import JournalError
 from labctl.record.atomic_write import sync_folder, write_atomically
 from labctl.record.events import Event, EventKind
+from labctl.record.file_lock import is_locked, lock_file, unlock_file
 from labctl.record.header import Header
 from labctl.record.layout import (
     CHANNELS_DIR,
@@ -39,7 +39,6 @@ from labctl.record.layout import (
 
 WRITE_WITHIN_S = 0.06
 SYNC_EVERY_S = 1.0
-LOCK_WITHIN_S = 0.5
 
 
 class _File:
@@ -98,7 +97,7 @@ class Journal:
         except OSError as error:
             raise JournalError(_cannot_write(path, error)) from error
         self._unsynced_folders = {path}
-        if not _lock(self._events.descriptor):
+        if not lock_file(self._events.descriptor):
             self._events.close()
             raise _in_use(path)
         self._blocks: dict[str, list[Block]] = {}
@@ -188,6 +187,7 @@ class Journal:
         if self._thread.is_alive() or self._closed:
             return
         self._closed = True
+        unlock_file(self._events.descriptor)
         for file in (self._events, *self._files.values()):
             file.close()
 
@@ -316,7 +316,7 @@ def reopen(path: Path) -> dict[str, int]:
     try:
         descriptor = os.open(events, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            if not _lock(descriptor):
+            if not lock_file(descriptor):
                 raise _in_use(path)
             data = events.read_bytes()
             torn = len(data) - (data.rfind(b"\n") + 1)
@@ -325,6 +325,7 @@ def reopen(path: Path) -> dict[str, int]:
                 os.ftruncate(descriptor, len(data) - torn)
                 os.fsync(descriptor)
         finally:
+            unlock_file(descriptor)
             os.close(descriptor)
         for folder in (path / CHANNELS_DIR, path / FIO_DIR):
             folder.mkdir(exist_ok=True)
@@ -349,12 +350,9 @@ def is_held(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return is_locked(descriptor)
     finally:
         os.close(descriptor)
-    return False
 
 
 @contextlib.contextmanager
@@ -364,26 +362,10 @@ def holding(path: Path) -> Iterator[bool]:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path / EVENTS_FILE, flags, 0o644)
     try:
-        yield _lock(descriptor)
+        yield lock_file(descriptor)
     finally:
+        unlock_file(descriptor)
         os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    """Be the one who writes a journal, for as long as the file is open; False: somebody else is.
-
-    Who only asks (:func:`is_held`) has it for a moment.
-    """
-    deadline = time.monotonic() + LOCK_WITHIN_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(LOCK_WITHIN_S / 10)
-        else:
-            return True
 
 
 def _in_use(path: Path) -> JournalError:

@@ -11,7 +11,6 @@ are not, and a rig stays taken until the last process that uses it has ended.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -25,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from labctl.config.rig import Rig
 from labctl.errors import NOT_NOW, LabctlError
 from labctl.record.bounded_read import read_small
+from labctl.record.file_lock import lock_file
 from labctl.record.json_values import UNREADABLE
 from labctl.service.data_dir import Home, HomeUnusable, make_folder, write_private
 from labctl.service.locks.lock_keys import (
@@ -211,15 +211,14 @@ def _take(home: Home, key: LockKey, what: str, given: Iterable[int], instead: st
         if given_lock is None:
             unless_held.callback(os.close, descriptor)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not lock_file(descriptor):
+                holder = _holder(path)
+                queue = instead and holder is not None and "daemon" in holder.what
+                raise RigBusy(
+                    f"{key.what} is in use by {holder or 'another labctl'}: "
+                    + (f"{instead} lets it do the work, or stop it first" if queue else _WAIT)
+                )
             on_machine = take_on_machine(key, given)
-        except BlockingIOError:
-            holder = _holder(path)
-            queue = instead and holder is not None and "daemon" in holder.what
-            raise RigBusy(
-                f"{key.what} is in use by {holder or 'another labctl'}: "
-                + (f"{instead} lets it do the work, or stop it first" if queue else _WAIT)
-            ) from None
         except HeldByUser as user:
             raise RigBusy(
                 f"{key.what} is in use by a labctl of another user, or with another data directory "

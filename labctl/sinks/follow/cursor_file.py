@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from labctl.errors import LabctlError
 from labctl.record.atomic_write import write_atomically
 from labctl.record.bounded_read import read_small
+from labctl.record.file_lock import lock_file, unlock_file
 from labctl.sinks.cursor import FORMAT, Cursor
 from labctl.sinks.sink import ReportLine
 
@@ -48,13 +48,11 @@ class CursorFile:
                 f"{self._path.parent}: {error.strerror or error}; where a sink has come is kept "
                 "in the run's directory: make it writable"
             ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock_file(self._lock):
             os.close(self._lock)
             raise SinkBusy(
                 f"{run}: another labctl is sending it to {name} right now; it goes on by itself"
-            ) from None
+            )
 
     def load(self, destination: str, bin_ns: int, schema: int | None = None) -> tuple[Cursor, str]:
         """The cursor to continue from, and a sentence why it is the beginning; else empty.
@@ -104,4 +102,5 @@ class CursorFile:
     def close(self) -> None:
         """Save the cursor and release its lock."""
         self.save()
+        unlock_file(self._lock)
         os.close(self._lock)

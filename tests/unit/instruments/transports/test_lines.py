@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
 import termios
 import tty
 from collections.abc import Iterator
@@ -87,6 +88,18 @@ def test_a_port_that_another_program_reads(port: Port) -> None:
     with pytest.raises(ConnectionLost, match="another program has it open"):
         SerialLine("it", os.ttyname(port.slave), SerialFormat(9600)).open()
     other.close()
+
+
+def test_a_port_that_a_child_still_has_is_opened_again(port: Port) -> None:
+    """Another thread starts a child while the port is closed and opened again: until its exec the
+    child has the open port and its lock."""
+    line = SerialLine("it", os.ttyname(port.slave), SerialFormat(9600))
+    line.open()
+    child = subprocess.Popen(["sleep", "0.2"], pass_fds=[line._serial.fileno()])
+    line.close()
+    line.open()
+    line.close()
+    child.wait()
 
 
 def test_a_name_that_is_no_resource() -> None:
