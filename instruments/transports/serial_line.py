@@ -115,11 +115,13 @@ def _open_when_free(port: Any) -> None:
     deadline = time.monotonic() + _FREE_WITHIN_S
     while True:
         try:
-            return port.open()
+            port.open()
         except OSError as error:
             if error.errno not in IN_USE or time.monotonic() > deadline:
                 raise
-        time.sleep(_FREE_WITHIN_S / 20)
+            time.sleep(_FREE_WITHIN_S / 20)
+        else:
+            return
 
 
 def bytes_until(line: ByteLine, enough: Callable[[bytes], object], timeout_s: float) -> bytes:
