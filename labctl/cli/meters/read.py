@@ -38,7 +38,7 @@ _STATE_STYLE = {State.READING: "", State.CONNECTING: "yellow", State.LOST: "bold
 def read(
     rig: RigArgument,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between values.")] = 1.0,
-    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so long.")] = None,
     json_output: JsonOption = False,
 ) -> int:
     """Show live values of every channel of a rig, until Ctrl-C."""

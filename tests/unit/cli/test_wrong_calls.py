@@ -20,6 +20,7 @@ import typer.main
 from labctl.cli.main import COMMANDS, app, main
 from labctl.errors import GuardTripped, LabctlError, Refused
 from labctl.record.layout import HEADER_FILE
+from labctl.service.locks.rig_lock import RigLock
 from tests.forked_labctl import labctl
 from tests.unit.cli.lab_folder import lab_in
 
@@ -410,6 +411,19 @@ def test_every_mistake_ends_with_a_word_and_a_documented_code(
         if trouble := what_is_wrong(code, said):
             problems.append(f"labctl {name} {' '.join(map(repr, words))}: {trouble}\n{said}")
     assert not problems, "\n\n".join(problems)
+
+
+@pytest.mark.usefixtures("at_home")
+@pytest.mark.parametrize("name", ["read", "calibrate"])
+def test_negative_seconds_are_refused_before_a_rig_is_used(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def use(*_: object, **__: object) -> None:
+        raise AssertionError("the rig was locked")
+
+    monkeypatch.setattr(RigLock, "take", use)
+    code, said = called(name, ["nvme-adapter", "--seconds", "-1"], monkeypatch, capsys)
+    assert code == 2 and "--seconds" in said
 
 
 def called(
