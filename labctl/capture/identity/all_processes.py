@@ -23,6 +23,8 @@ _ROOT = re.compile(r"^Uid:\s+0\s+0\s+0\s+0$", re.MULTILINE)
 _PATH = re.compile(r"/proc/(\d+)/(?:ns/mnt|fd(/\d+)?)")
 _LINKS = 'stat -c %N -- "$@"'
 """Where links lead, by their text alone: what they lead to is not touched."""
+_THERE = 'stat -c %n -- "$@"'
+_PROCESS = re.compile(r"/proc/(\d+)\W")
 REMEDY = (
     "run labctl there as root, or give it CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH "
     "(docs/overnight.md, What works without root)"
@@ -56,6 +58,7 @@ def not_answered(done: Completed, machine: Machine) -> str:
             unseen.add(found[1])
     unseen |= _closed_to_us(files, machine)
     others = unseen - _of_root_itself(unseen, machine)
+    others -= _ended(others - {_FIRST}, machine)
     if others:
         return (
             f"what other users' processes ({len(others)}) have open or mounted cannot be seen; "
@@ -79,6 +82,20 @@ def _closed_to_us(files: Mapping[str, str], machine: Machine) -> set[str]:
     answered = [line for line in done.stdout.splitlines() if " -> " in line]
     answered += [line for line in done.stderr.splitlines() if line.rstrip().endswith(_VANISHED)]
     return files.keys() - {found[1] for line in answered if (found := _PATH.search(line))}
+
+
+def _ended(processes: Collection[str], machine: Machine) -> set[str]:
+    """Those that are not there any more.
+
+    The kernel denies permission, too, where a process ends while it is asked (``proc_ns_readlink``
+    and ``proc_fd_access_allowed`` in fs/proc).
+    """
+    if not processes:
+        return set()
+    folders = [f"/proc/{number}" for number in sorted(processes)]
+    done = machine.run(["sh", "-c", _THERE, "sh", *folders])
+    vanished = [line for line in done.stderr.splitlines() if line.rstrip().endswith(_VANISHED)]
+    return {found[1] for line in vanished if (found := _PROCESS.search(line))} & set(processes)
 
 
 def _of_root_itself(processes: Collection[str], machine: Machine) -> set[str]:

@@ -450,6 +450,30 @@ def test_what_could_not_be_asked_counts_as_a_use(
 
 
 @pytest.mark.parametrize(
+    ("question", "denied"),
+    [
+        ("sh -c find -L /proc/1/", "find: '/proc/812/fd': Permission denied\n"),
+        ("sh -c stat -L", "stat: cannot statx '/proc/812/ns/mnt': Permission denied\n"),
+    ],
+)
+def test_a_process_that_ended_while_it_was_asked_is_no_use(
+    machine: MachineOfFiles, write: Check, question: str, denied: str
+) -> None:
+    """The kernel denies permission to look at one that is just ending."""
+    machine.programs[question] = Completed(1, "", denied)
+    there = "sh -c stat -c %n"
+    gone = "stat: cannot statx '/proc/812': No such file or directory\n"
+    machine.programs[there] = Completed(1, "", gone)
+    write()
+    machine.programs[there] = Completed(0, "/proc/812\n", "")
+    with pytest.raises(Refused, match="CAP_SYS_PTRACE"):
+        write()
+    machine.programs[there] = Completed(124, "", "")
+    with pytest.raises(Refused, match="CAP_SYS_PTRACE"):
+        write()
+
+
+@pytest.mark.parametrize(
     ("capabilities", "user", "free"),
     [
         ("000001fffeffffff", 0, True),
