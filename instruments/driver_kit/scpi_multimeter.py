@@ -16,6 +16,7 @@ from instruments.driver_kit.scpi import (
     parse_quantity,
     parse_reading,
 )
+from instruments.driver_kit.specifications import TERMINALS_OF_10_A
 from instruments.errors import ProtocolError
 from instruments.reading import Batch, Channel, HostClock, Identity, Status, StatusReading
 from instruments.transports.lines import MessageLine
@@ -26,6 +27,9 @@ counts as silent."""
 
 LATE_S: Final = 0.1
 """A reading whose place is not known better than ± half of this is a status."""
+
+_ON_10_A: Final = 5.0
+"""The other terminals are called 3."""
 
 _FUNCTION: Final = re.compile(r"[A-Z]+(:[A-Z]+)*")
 
@@ -99,8 +103,16 @@ class ScpiMultimeter(Generic[Settings]):
         scpi.wait_until_done()
         scpi.raise_device_errors("its settings")
         scpi.expect_function(settings.function)
-        scpi.expect_quantity(f"{self._node}:RANG?", settings.range, "the range")
+        scpi.expect_quantity(self._range_query(), settings.range, "the range")
         scpi.expect_quantity(f"{self._node}:NPLC?", nplc, "NPLC")
+
+    def _range_query(self) -> str:
+        """The question for the range in effect, V or A. Raises ProtocolError, NoAnswer."""
+        if self._settings.function == "current" and self._settings.model in TERMINALS_OF_10_A:
+            terminals = f"{self._node}:TERM?"
+            if self._scpi.ask_for(terminals, parse_quantity) > _ON_10_A:
+                return terminals
+        return f"{self._node}:RANG?"
 
     def _ask_at_most_twice(
         self, query: str, parse: Callable[[str], Parsed]
@@ -128,7 +140,7 @@ class ScpiMultimeter(Generic[Settings]):
             return Status.WRONG_FUNCTION, f"measures {function}, not DC {wanted}"
         if self._range is None:
             return None
-        range_ = parse_quantity(self._scpi.ask(f"{self._node}:RANG?"))
+        range_ = parse_quantity(self._scpi.ask(self._range_query()))
         if math.isclose(range_, self._range, rel_tol=0.01):
             return None
         return Status.RANGE_CHANGED, f"range {range_:g}, not {self._range:g}"

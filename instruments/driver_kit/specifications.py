@@ -256,6 +256,11 @@ RANGES: Mapping[str, Mapping[str, tuple[float, ...]]] = {
 }
 """Ranges of models whose accuracy is not known here for all of them, in V and A."""
 
+TERMINALS_OF_10_A = ("34461A", "34465A", "34470A")
+"""Models with 10 A on terminals of their own. These have one range, and what the query of the range
+of a current answers is of the others (Truevolt Series Operating and Service Guide,
+``[SENSe:]CURRent:{AC|DC}:RANGe``)."""
+
 AUTO_ZERO_OFF_PCT_OF_RANGE = 0.0002
 AUTO_ZERO_OFF_VOLTS = 5e-6
 """Added while auto-zero is off, the second to DC volts alone."""

@@ -251,7 +251,7 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
     def _range_changed(self) -> str:
         """How the range that the meter chose changed since the last reading; empty: it did not."""
         try:
-            now = parse_quantity(self._scpi.ask(f"{self._node}:RANG?"))
+            now = parse_quantity(self._scpi.ask(self._range_query()))
         except ProtocolError:
             self._scpi.resynchronise()
             return ""

@@ -96,6 +96,23 @@ def test_a_simulated_meter_takes_the_dialogue_of_its_source(running: Running, na
         talk.close()
 
 
+def test_10_a_of_a_simulated_truevolt_are_terminals_that_its_range_does_not_tell(
+    running: Running,
+) -> None:
+    """As the maker's guide has it, and a 34461A that was asked: its greatest range is 3 A."""
+    talk = Talk(running.addresses[name_of("34465A 10 A")]["resource"])
+    try:
+        talk.say("CONF:CURR:DC 10")
+        assert talk.ask("CURR:DC:TERM?") == "10"
+        assert numbers(talk.ask("CURR:DC:RANG?")) == [3.0]
+        talk.say("CURR:DC:RANG 10")
+        assert talk.ask("SYST:ERR?").startswith("-222")
+        talk.say("CONF:CURR:DC 0.1")
+        assert (talk.ask("CURR:DC:TERM?"), numbers(talk.ask("CURR:DC:RANG?"))) == ("3", [0.1])
+    finally:
+        talk.close()
+
+
 def numbers(answer: str) -> list[float]:
     return [float(found) for found in re.findall(r"[+-]?\d+\.?\d*(?:E[+-]?\d+)?", answer)]
 

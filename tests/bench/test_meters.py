@@ -72,7 +72,22 @@ EXTRA_METERS = (
         },
     ),
 )
-METERS = {meter.name: meter for meter in (*DEFAULT_METERS, *EXTRA_METERS)}
+ON_TERMINALS = tuple(
+    MeterConfig(
+        name=f"terminals_{range_:g}",
+        kind="truevolt",
+        point="12V.current",
+        settings={
+            "model": "34465A",
+            "function": "current",
+            "range": range_,
+            "nplc": 1.0,
+            "interval_s": 0.021,
+        },
+    )
+    for range_ in (3.0, 10.0)
+)
+METERS = {meter.name: meter for meter in (*DEFAULT_METERS, *EXTRA_METERS, *ON_TERMINALS)}
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +108,22 @@ def offset_bounds(pairs: list[ClockPair], channel: Channel, slope: float) -> tup
     low = max(p.host_ns - p.round_trip_ns - (p.device_ns + tick_ns) / slope for p in pairs)
     high = min(p.host_ns - p.device_ns / slope for p in pairs)
     return low, high
+
+
+def test_10_a_of_a_truevolt_are_read_on_their_terminals(create: Any) -> None:
+    ten = started(create("terminals_10"))
+    batches = read_count(ten, 20)
+    assert not reported(batches)
+    assert len(numbers(batches)[1]) >= 20
+
+
+def test_a_meter_that_is_moved_to_its_10_a_terminals(create: Any, running: Running) -> None:
+    instrument = started(create("terminals_3"))
+    running.inject("terminals_3", "moved")
+    (status,) = [
+        s for b in statuses_until(instrument, Status.RANGE_CHANGED) for s in b.statuses
+    ]
+    assert "range 10, not 3" in status.detail
 
 
 @pytest.mark.parametrize("name", ["i12", "i33"])

@@ -1,4 +1,8 @@
-"""A simulated Truevolt (34465A): a reading memory, filled by a sample timer."""
+"""A simulated Truevolt (34465A): a reading memory, filled by a sample timer.
+
+Its 10 A are terminals of their own with one range: ``CURR:DC:RANG`` neither chooses nor tells it
+(Truevolt Series Operating and Service Guide; of a 34461A that was asked, ``RANG? MAX`` is 3).
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,7 @@ _MODELS = {
     "34465A": _Model(50_000, _NPLC_34465A, has_timer=True),
     "34470A": _Model(50_000, _NPLC_34465A, has_timer=True),
 }
+_10_A = 10.0
 _FREE_RUN_OVERHEAD_S = 1.3e-3
 _TIMER_MARGIN_S = 100e-6
 
@@ -51,6 +56,8 @@ class TruevoltMeter(DcMeter):
         self._memory = parts.config.memory or self._facts.memory
         super().__init__(parts, model, "Keysight Technologies")
         self.ignore("TRIGger:DELay", *(f"[SENSe:]{node}[:DC]:ZERO:AUTO" for node, _ in NODES))
+        self.on("[SENSe:]CURRent[:DC]:TERMinals", self._set_terminals)
+        self.on_query("[SENSe:]CURRent[:DC]:TERMinals", lambda: "10" if self._on_10_a else "3")
         self.on("TRIGger:COUNt", self._set_trigger_count)
         self.on("SAMPle:COUNt", self._set_sample_count)
         self.on_query("SAMPle:COUNt", lambda: f"{self._sample_count:+.8E}")
@@ -70,9 +77,34 @@ class TruevoltMeter(DcMeter):
             return self._timer_s * 1e9
         return self.aperture_ns + _FREE_RUN_OVERHEAD_S * 1e9
 
+    @property
+    def _on_10_a(self) -> bool:
+        return self.function == "current" and self.range == _10_A
+
+    @property
+    def told_range(self) -> float:
+        """That of the terminals for 3 A, whichever are in use."""
+        return self._of_3_a_terminals if self._on_10_a else self.range
+
+    def _choose_range(self, wanted: float) -> None:
+        super()._choose_range(wanted)
+        if self.function == "current" and not self._on_10_a:
+            self._of_3_a_terminals = self.range
+
+    async def _set_range(self, parameters: str) -> None:
+        if self.function == "current" and parse_number(parameters, {}) > 3.0:
+            raise OUT_OF_RANGE
+        await super()._set_range(parameters)
+
+    async def _set_terminals(self, parameters: str) -> None:
+        if parse_number(parameters, {}) not in (3.0, _10_A):
+            raise ILLEGAL_VALUE
+        self._choose_range(_10_A if parse_number(parameters, {}) == _10_A else 3.0)
+
     def preset(self) -> None:
         """As after switching on."""
         super().preset()
+        self._of_3_a_terminals = 3.0
         self._begun: float | None = None
         self._taken = 0
         self._overflowed = False
