@@ -14,6 +14,9 @@ from typing import Any
 
 Line = tuple[str, str | None]
 
+READINGS = "{readings}"
+"""In an answer: how many readings it has by then."""
+
 
 @dataclass(frozen=True)
 class Dialogue:
@@ -33,6 +36,8 @@ class Dialogue:
     resource: str = "TCPIP0::meter::5025::SOCKET"
     point: str = "12V.current"
     """Where the simulated one is connected."""
+    readings_per_s: float = 0.0
+    """Of a meter that measures by itself at a rate that its driver finds out."""
 
 
 _NUMBER_OR_BOOLEAN = re.compile(r"[+-]?[\d.]+(E[+-]?\d+)?|ON|OFF")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.protocol.dialogue import Dialogue, Line
+from tests.protocol.dialogue import READINGS, Dialogue, Line
 
 _COMMON: tuple[Line, ...] = (("*RST", None), ("*CLS", None), ("*OPC?", "1"))
 """IEEE 488.2."""
@@ -90,8 +90,48 @@ DIALOGUES: dict[str, Dialogue] = {
         ),
         reads=[4.2],
     ),
+    "34461A free": Dialogue(
+        source="a public program's SPEC.md: a 34461A (A.03.03) was sent each command on a raw "
+        "socket and its answer recorded, with this pattern for streaming, ranges from 0.1 mA to "
+        "3 A, and what hangs its socket: SAMP:SOUR?, SAMP:TIM?",
+        driver="truevolt",
+        kind="truevolt",
+        settings={
+            "model": "34461A",
+            "function": "current",
+            "range": 3.0,
+            "nplc": 0.2,
+            "interval_s": 0.0053,
+        },
+        lines=(
+            ("ABOR", None),
+            *_COMMON,
+            ("*IDN?", "Keysight Technologies,34461A,MY12345678,A.03.03-03.15-03.03-00.52-04-03"),
+            ("CONF:CURR:DC 3", None),
+            ("SENS:FUNC?", '"CURR"'),
+            ("CURR:DC:TERM?", "3"),
+            ("CURR:DC:RANG?", "+3.00000000E+00"),
+            ("CURR:DC:NPLC 0.2", None),
+            ("CURR:DC:NPLC?", "+2.00000000E-01"),
+            ("CURR:DC:ZERO:AUTO ONCE", None),
+            ("TRIG:SOUR IMM", None),
+            ("TRIG:DEL 0", None),
+            ("TRIG:COUN INF", None),
+            ("SAMP:COUN 1", None),
+            _NO_ERROR,
+            ("INIT", None),
+            ("DATA:POIN?", f"+{READINGS}"),
+            ("DATA:POIN?;:STAT:QUES:COND?", f"+{READINGS};+0"),
+            ("R? 1", "#215+5.12000000E-01"),
+            ("ABOR", None),
+            ("SYST:LOC", None),
+        ),
+        reads=[0.512],
+        readings_per_s=1 / 0.0053,
+    ),
     "34461A 10 A": Dialogue(
-        source="as of the 34465A's 10 A; READ? of a current as the guide's examples have it",
+        source="as of the 34465A's 10 A; a public program's SPEC.md of a 34461A that was asked "
+        "(CURR:DC:RANG? MAX is 3); READ? as the guide's examples have it",
         driver="scpi_dmm",
         kind="",
         settings={
@@ -303,6 +343,66 @@ DIALOGUES: dict[str, Dialogue] = {
         ),
         reads=[12.0104],
         sent_only_by_us=frozenset({"SYST:LOC"}),
+    ),
+    "SDM3055": Dialogue(
+        source="inst_conductor's module for the SDM3000 series, by the owner of an SDM3055 (answers "
+        "of FUNCTION? and RANGE?, NPLC); a test of pymeasure for the SDM3045X (CONF, SYST:ERR?); "
+        "SDM3055 of a public Rust library for the identity",
+        driver="scpi_dmm",
+        kind="",
+        settings={
+            "model": "SDM3055",
+            "function": "voltage",
+            "range": 20.0,
+            "nplc": 1.0,
+            "interval_s": 0.1,
+        },
+        lines=(
+            *_COMMON,
+            ("*IDN?", "Siglent Technologies,SDM3055,SDM35GBX5R0872,1.01.01.22R1"),
+            ("CONFigure:VOLTage:DC 20", None),
+            (":VOLT:DC:NPLC 1", None),
+            (":TRIGGER:SOURCE IMM", None),
+            (":FUNCTION?", '"VOLT"'),
+            (":VOLT:DC:RANGE?", "+2.00000000E+01"),
+            (":VOLT:DC:NPLC?", "+1.00000000E+00"),
+            ("SYSTem:ERRor?", '0,"No error"'),
+            ("READ?", "+1.20104000E+01"),
+            ("ABOR", None),
+        ),
+        reads=[12.0104],
+        sent_only_by_us=frozenset({"SYST:LOC"}),
+    ),
+    "34410A": Dialogue(
+        source="Lab::Measurement 3.930, HP34410A.yml: a session with a meter that was recorded "
+        "(SENS:FUNC?, SENS:VOLT:RANG?); the tree of the 34410A/11A User's Guide for the rest",
+        driver="scpi_dmm",
+        kind="",
+        settings={
+            "model": "34410A",
+            "function": "voltage",
+            "range": 10.0,
+            "nplc": 1.0,
+            "interval_s": 0.1,
+            "accuracy_pct_of_reading": 0.01,
+            "accuracy_floor": 1e-3,
+        },
+        lines=(
+            ("ABORt", None),
+            *_COMMON,
+            ("*IDN?", "Agilent Technologies,34410A,MY47000000,2.35-2.35-0.09-46-09"),
+            ("CONFigure:VOLTage:DC 10", None),
+            ("SENS:VOLT:NPLC 1", None),
+            ("SENS:VOLT:ZERO:AUTO ONCE", None),
+            ("TRIGger:SOURce IMM", None),
+            ("SENS:FUNC?", '"VOLT"'),
+            ("SENS:VOLT:RANG?", "+1.00000000E+01"),
+            ("SENS:VOLT:NPLC?", "+1.00000000E+00"),
+            _NO_ERROR,
+            ("READ?", "+1.20104000E+01"),
+            ("SYSTem:LOCal", None),
+        ),
+        reads=[12.0104],
     ),
     "8846A": Dialogue(
         source="8845A/8846A Programmers Manual; PyFixate's driver of the 8846A (SYST:REM, CONF, "

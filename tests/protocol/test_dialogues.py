@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import pytest
 
 from instruments import drivers
+from instruments.drivers import GENERIC, free_running_dmm, scpi_dmm, supply, truevolt
 from instruments.errors import NoAnswer
 from instruments.instrument import PowerSwitch
-from tests.protocol.dialogue import Dialogue, canonical
+from tests.protocol.dialogue import READINGS, Dialogue, canonical
 from tests.protocol.dialogues import DIALOGUES
 
 
@@ -32,6 +34,7 @@ class DialogueLine:
             assert len(units) == len(answers), message
             self._answers.update(zip(units, answers, strict=True))
         self._unread: list[bytes] = []
+        self._begun_s = time.monotonic()
         self.said: set[str] = set()
         self.unknown: set[str] = set()
         """An error that is raised while a driver closes is nobody's: said after it."""
@@ -46,9 +49,13 @@ class DialogueLine:
         units = canonical(data.decode("ascii"))
         self.unknown |= set(units) - self._answers.keys() - self._dialogue.sent_only_by_us
         self.said |= set(units)
+        if "INIT" in units:
+            self._begun_s = time.monotonic()
         answers = [found for unit in units if (found := self._answers.get(unit)) is not None]
         if answers:
-            self._unread.append(";".join(answers).encode("ascii") + b"\n")
+            readings = int((time.monotonic() - self._begun_s) * self._dialogue.readings_per_s)
+            answer = ";".join(answers).replace(READINGS, str(readings))
+            self._unread.append(answer.encode("ascii") + b"\n")
 
     def discard(self, quiet_s: float = 0.0) -> None:
         self._unread.clear()
@@ -83,6 +90,27 @@ def test_a_driver_says_only_what_its_source_has_and_reads_its_answers(name: str)
         unit for message, answer in dialogue.lines if answer for unit in canonical(message)
     }
     assert questions - line.said == set(), "every question of the dialogue was asked"
+
+
+def _dialects(models: Mapping[str, object]) -> dict[object, set[str]]:
+    """The models that are spoken to in the same way."""
+    found: dict[object, set[str]] = {}
+    for model, dialect in models.items():
+        found.setdefault(dialect, set()).add(model)
+    return found
+
+
+@pytest.mark.parametrize("driver", ["scpi_dmm", "truevolt", "free_running_dmm", "supply"])
+def test_each_way_to_speak_to_a_meter_has_a_dialogue(driver: str) -> None:
+    written = {one.settings["model"] for one in DIALOGUES.values() if one.driver == driver}
+    kinds: dict[str, Mapping[str, object]] = {
+        "scpi_dmm": scpi_dmm.MODELS,
+        "truevolt": {name: model.timed for name, model in truevolt.MODELS.items()},
+        "free_running_dmm": {n: id(m.dialect) for n, m in free_running_dmm.MODELS.items()},
+        "supply": {name: id(model.dialect) for name, model in supply.MODELS.items()},
+    }
+    unspoken = [same for same in _dialects(kinds[driver]).values() if not same & written]
+    assert unspoken in ([], [{GENERIC}])
 
 
 def test_the_same_message_in_other_spellings() -> None:
