@@ -18,9 +18,9 @@ _KEYSIGHT = "Keysight 5991-1983EN (Truevolt data sheet), 1 year"
 _HP34401A = "Agilent 34401A Service Guide, page 69, 1 year limits"
 _FLUKE = "Fluke 8845A/8846A Users Manual, pages 1-12 and 1-17, 1 year"
 _SIGLENT = "Siglent SDM3065X data sheet 2021.05, 1 year"
-_SIGLENT_3055 = "Siglent SDM3055 data sheet, 1 year"
+_SIGLENT_3055 = "Siglent SDM3055 data sheet 2021.05, 1 year"
 _UT61E = "UNI-T UT61E Operating Manual, 1 year"
-_DMM6500 = "Keithley DMM6500-905-01 Rev. A (Calibration and Adjustment Manual), page 2-4, 1 year"
+_DMM6500 = "Keithley SPEC-DMM6500 Rev. A, April 2018, 1 year"
 _KEITHLEY_2015 = "Keithley Model 2015 Service Manual, page 1-5, 1 year"
 _DM3068 = "Rigol DM3068 Performance Verification Guide, page 2-2, 1 year limits at full scale"
 
@@ -163,7 +163,16 @@ VOLTAGE: Mapping[str, tuple[str, Table]] = {
             1000.0: (0.0055, 0.0008),
         },
     ),
-    "DMM6500": (_DMM6500, {10.0: (0.0025, 0.0005)}),
+    "DMM6500": (
+        _DMM6500,
+        {
+            0.1: (0.0030, 0.0035),
+            1.0: (0.0025, 0.0006),
+            10.0: (0.0025, 0.0005),
+            100.0: (0.0040, 0.0006),
+            1000.0: (0.0040, 0.0006),
+        },
+    ),
     "2015": (_KEITHLEY_2015, {10.0: (0.0030, 0.0005)}),
     "DM3068": (
         _DM3068,

@@ -108,7 +108,7 @@ def test_a_whole_session() -> None:
         instrument.close()
         assert line.closed == 1
     (channel,) = instrument.channels
-    assert channel.accuracy.source.startswith("Keithley DMM6500-905-01")
+    assert channel.accuracy.source.startswith("Keithley SPEC-DMM6500 Rev. A")
     assert channel.clock_tick_s == pytest.approx(0.12)
 
 
@@ -406,7 +406,7 @@ def test_what_the_buffer_answers() -> None:
 
 def test_settings() -> None:
     with pytest.raises(ValidationError, match="accuracy_pct_of_reading"):
-        settings(range=1.0)
+        settings(function="current", range=1.0)
     with pytest.raises(ValidationError, match="at least the integration time"):
         settings(interval_s=0.01)
     with pytest.raises(ValidationError, match=r"0\.0005 to 12"):

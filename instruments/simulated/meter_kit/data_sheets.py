@@ -8,9 +8,10 @@ Read page by page: Agilent 34401A Service Guide (page 69), Fluke 8845A/8846A Use
 1-12, 1-17), the 10 V range of Keithley DMM6500-905-01 Rev. A (page 2-4), amps of Rigol's DP800
 Performance Verification Manual. From notes taken of it: TI SBOS547B (INA226). From transcripts of
 others: DC volts of the 34461A (Keysight's edition of June 2022) and of the DMM6500 (SPEC-DMM6500
-Rev. A), the SDM3065X (DataSheet-2021.05 as typed by the public project GUMeasure), volts of the
-DP832. Not confirmed, and so perhaps wrong together with the driver's: the other figures of the
-Truevolts (Keysight 5991-1983EN), the UT61E and the Thermologger 309.
+Rev. A), % of reading of the 34460A's 10 V, the SDM3065X (DataSheet-2021.05 as typed by the public
+project GUMeasure), volts of the DP832, the Thermologger 309 (a shop's table of its manual). Not
+confirmed, and so perhaps wrong together with the driver's: the other figures of the Truevolts
+(Keysight 5991-1983EN) and the UT61E.
 """
 
 from __future__ import annotations

@@ -6,11 +6,13 @@ limits at an input, or as % of reading and % of range.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from instruments.driver_kit import specifications
+from instruments.drivers.k204 import K204, K204Settings
 from instruments.drivers.supply import MODELS
 from instruments.reading import Accuracy
 
@@ -61,6 +63,33 @@ PRINTED: dict[str, dict[str, dict[float, tuple[float, float]]]] = {
             10.0: (0.15, 0.008),
         },
     },
+    "DMM6500": {
+        "voltage": {  # SPEC-DMM6500 Rev. A, April 2018, as a public project transcribed it
+            0.1: (0.0030, 0.0035),
+            1.0: (0.0025, 0.0006),
+            10.0: (0.0025, 0.0005),
+            100.0: (0.0040, 0.0006),
+            1000.0: (0.0040, 0.0006),
+        },
+    },
+    "SDM3055": {
+        "voltage": {  # DataSheet-2021.05, as the same project transcribed it
+            0.2: (0.015, 0.004),
+            2.0: (0.015, 0.003),
+            20.0: (0.015, 0.004),
+            200.0: (0.015, 0.003),
+            1000.0: (0.015, 0.003),
+        },
+    },
+    "34461A": {
+        "voltage": {  # 5991-1983EN, June 20, 2022, as the same project transcribed it
+            0.1: (0.0050, 0.0035),
+            1.0: (0.0040, 0.0007),
+            10.0: (0.0035, 0.0005),
+            100.0: (0.0045, 0.0006),
+            1000.0: (0.0045, 0.0010),
+        },
+    },
     "8845A": {
         "voltage": {  # page 1-12
             0.1: (0.005, 0.0035),
@@ -100,6 +129,21 @@ def test_every_range_of_a_manual_has_its_limits(model: str) -> None:
             assert known is not None
             assert known.of_reading == pytest.approx(of_reading / 100), range_
             assert known.floor == pytest.approx(of_range / 100 * range_), range_
+
+
+def test_the_10_v_of_a_34460a_are_not_those_of_a_34461a() -> None:
+    """5991-1983EN: 0.0075 % of the reading, twice as much (a warning in the same transcript)."""
+    known = specifications.accuracy("34460A", "voltage", 10.0)
+    assert known is not None and known.of_reading == pytest.approx(0.0075e-2)
+
+
+def test_a_k204_has_the_limits_of_its_manual() -> None:
+    """Voltcraft Thermologger 309: ±(0.2 % + 1 K) to 200 °C; its probe TP-K01 ±2.2 K (the appendix
+    of the maker's manual of a Center 305)."""
+    settings = K204Settings.model_validate({"port": "/dev/ttyUSB0"})
+    (channel, *_) = K204("k", settings, time.monotonic_ns).channels
+    assert channel.accuracy is not None
+    assert channel.accuracy.limit(60.0) == pytest.approx(0.002 * 60.0 + 1.0 + 2.2)
 
 
 def test_auto_zero_off_adds_what_keithley_prints() -> None:
