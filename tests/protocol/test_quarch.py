@@ -241,6 +241,15 @@ def test_stripes_that_are_missing_and_lines_that_are_none() -> None:
     assert t_ns.tolist() == [2_048_000, 6_144_000, 18_432_000, 26_624_000]
 
 
+def test_a_number_that_slipped_into_the_next_line_is_in_no_stripe() -> None:
+    """All numbers together are as many as those of whole lines."""
+    header = parse_header(HEADER.decode())
+    text = b"0 1 2 3 4\r\n4096 1 2 3\r\n8192 9 1 2 3 4\r\n12288 1 2 3 4\r\neof"
+    stripes = parse_stripes(text, header)
+    assert stripes.rows[:, 0].tolist() == [0, 12288]
+    assert (stripes.unreadable, stripes.sample) == (2, "4096 1 2 3")
+
+
 def test_a_line_that_is_none_at_the_end_of_an_answer_is_missing_once() -> None:
     first = b"0 1 2 3 4\r\n4096 1 2 3 4\r\n8192 1 2 \xb5 4\r\neof"
     second = b"12288 1 2 3 4\r\n20480 1 2 3 4\r\neof"
