@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 
 from instruments.driver_kit.arrival_pairs import ArrivalPairs
@@ -347,14 +348,19 @@ class Joulescope:
         self._clock_pairs.restart()
 
     def _device_ns(self, sample_id: float) -> int:
-        assert self._origin_id is not None
-        ids = sample_id - self._origin_id
-        self._newest_ns = self._base_ns + max(round(ids * 1e9 / self._reduction.sample_rate), 0)
+        self._newest_ns = int(self._device_times(np.array([sample_id]))[0])
         return self._newest_ns
+
+    def _device_times(self, sample_ids: NDArray[np.float64]) -> NDArray[np.int64]:
+        assert self._origin_id is not None
+        since_ns = np.rint((sample_ids - self._origin_id) * 1e9 / self._reduction.sample_rate)
+        return self._base_ns + np.maximum(since_ns, 0.0).astype(np.int64)
 
     def _append(self, reduced: Reduced, blocks: list[Block], statuses: list[StatusReading]) -> None:
         settings = self._settings
-        t_ns = np.array([self._device_ns(one) for one in reduced.sample_id], np.int64)
+        t_ns = self._device_times(reduced.sample_id)
+        if len(t_ns):
+            self._newest_ns = int(t_ns[-1])
         amps = reduced.amps
         if settings.current_from == "power":
             enough = np.abs(reduced.volts) >= _LEAST_VOLTS

@@ -52,20 +52,30 @@ class Reduced:
 
 
 class _Signal:
-    """Samples of one signal that belong to windows which are not over."""
+    """Samples of one signal that belong to windows which are not over, in the blocks in which they
+    came: what is joined once for each block costs the square of a long window."""
 
     def __init__(self) -> None:
         self.first_id = 0
-        self.samples = np.empty(0, np.float32)
+        self.count = 0
         self.started = False
+        self._blocks: list[NDArray[np.float32]] = []
 
     def end_id(self, step: int) -> int:
-        return self.first_id + len(self.samples) * step
+        return self.first_id + self.count * step
 
-    def drop_before(self, sample_id: int, step: int) -> None:
-        count = min(max((sample_id - self.first_id) // step, 0), len(self.samples))
-        self.samples = self.samples[count:]
-        self.first_id += count * step
+    def add(self, samples: NDArray[np.float32]) -> None:
+        self._blocks.append(samples)
+        self.count += len(samples)
+
+    def take(self, begin_id: int, end_id: int, step: int) -> NDArray[np.float32]:
+        """The samples from ``begin_id`` to ``end_id``; those before are dropped."""
+        samples = np.concatenate(self._blocks)
+        begin, end = (begin_id - self.first_id) // step, (end_id - self.first_id) // step
+        self._blocks = [samples[end:]]
+        self.count -= end
+        self.first_id = end_id
+        return samples[begin:end]
 
 
 class Reduction:
@@ -104,11 +114,11 @@ class Reduction:
         if not signal.started:
             signal.first_id, signal.started = block.sample_id // self._step * self._step, True
         elif (gap := self._gap(is_voltage, block)) > 0:
-            samples = np.concatenate([np.full(gap, np.nan, np.float32), samples])
+            signal.add(np.full(gap, np.nan, np.float32))
         elif gap < 0:
             self._duplicates += min(-gap, len(samples))
             samples = samples[-gap:]
-        signal.samples = np.concatenate([signal.samples, samples])
+        signal.add(samples)
 
     def _signal(self, is_voltage: bool) -> _Signal:
         return self._volts if is_voltage else self._amps
@@ -132,12 +142,10 @@ class Reduction:
         if count <= 0:
             return None
         end = begin + count * window
-        rows = []
-        for signal in (volts, amps):
-            signal.drop_before(begin, step)
-            part = signal.samples[: count * window // step]
-            rows.append(part.reshape(count, -1).astype(np.float64))
-            signal.drop_before(end, step)
+        rows = [
+            signal.take(begin, end, step).reshape(count, -1).astype(np.float64)
+            for signal in (volts, amps)
+        ]
         self._begin_id = end
         watts = rows[0] * rows[1]
         whole: NDArray[np.bool_] = np.logical_not(np.isnan(watts).any(axis=1))
