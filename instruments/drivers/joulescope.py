@@ -56,7 +56,8 @@ _BATCH_S: Final = 0.1
 _READ_S: Final = 0.4
 _PAUSE_S: Final = 0.02
 _MOST_BLOCKS: Final = 2_000
-"""What waits at most for a program that does not read: some tens of seconds."""
+"""What waits at most for a program that does not read: 8 s at 2 MS/s, in whole blocks of 64 kB
+(jsdrv.h, JSDRV_STREAM_DATA_SIZE)."""
 _TIME_U_S: Final = 2e-3
 """The least time from a sample to the arrival of its block is not published: an assumption."""
 _CLOSE_S: Final = 0.3
