@@ -2,7 +2,8 @@
 
 libserialport wants modem lines, which a pseudo-terminal lacks: a small library answers for them.
 It also wants a port to be called ``/dev/NAME`` and to have ``/sys/class/tty/NAME``: a name that
-climbs out of both folders leads to the same file.
+climbs out of both folders leads to the same file. A USB cable without a serial port is what hidapi
+says of it: another small library answers in its place, from the same pseudo-terminal.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import pytest
 from instruments.drivers.sigrok import Sigrok, SigrokSettings
 from instruments.reading import Status
 
-SOURCE = Path(__file__).with_name("modem_lines.c")
+SOURCES = [Path(__file__).with_name(name) for name in ("modem_lines.c", "hid_cable.c")]
 
 
 def sigrok_on_pty(folder: Path) -> Path:
@@ -35,10 +36,10 @@ def sigrok_on_pty(folder: Path) -> Path:
     if compiler is None or real is None:
         pytest.skip("needs sigrok-cli and a C compiler (apt install sigrok-cli gcc)")
     library = folder / "modem_lines.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, SOURCE, "-ldl"], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, *SOURCES, "-ldl"], check=True)
     program = folder / "sigrok-cli"
     program.write_text(
-        f"#!/bin/sh\nexport MODEM_LINES={folder}/modem_lines\n"
+        f"#!/bin/sh\nexport MODEM_LINES={folder}/modem_lines HID_CABLE={folder}/cable\n"
         f'LD_PRELOAD={library} exec {real} "$@"\n'
     )
     program.chmod(0o755)
@@ -48,20 +49,23 @@ def sigrok_on_pty(folder: Path) -> Path:
 class FedMeter:
     """labctl's driver on the real sigrok-cli, and the frames that the meter sends.
 
-    ``asked``: it sends when a letter has come; ``copies``: how often it sends each frame.
+    ``asked``: it sends when a letter has come; ``copies``: how often it sends each frame;
+    ``cable``: it hangs on a USB cable without a serial port.
     """
 
     def __init__(
-        self, program: Path, folder: Path, *, copies: int = 1, asked: bool = False, **rig: Any
-    ) -> None:
+        self, program: Path, folder: Path, *, copies: int = 1, asked: bool = False,
+        cable: bool = False, **rig: Any,
+    ) -> None:  # fmt: skip
         self._copies, self._asked = copies, asked
         self._meter, self._port = pty.openpty()
         tty.setraw(self._port)
-        link = folder / "port"
+        link = program.parent / "cable" if cable else folder / "port"
         link.unlink(missing_ok=True)
         link.symlink_to(os.ttyname(self._port))
         values = {"quantity": "voltage", "accuracy_pct_of_reading": 0.5, "interval_s": 0.02}
-        values |= {"conn": f"/dev/../../..{link}", "command": str(program)} | rig
+        conn = "hid/ch9325" if cable else f"/dev/../../..{link}"
+        values |= {"conn": conn, "command": str(program)} | rig
         settings = SigrokSettings.model_validate(values)
         self.instrument = Sigrok("meter", settings, time.monotonic_ns)
         self._lines = program.parent / "modem_lines"

@@ -168,6 +168,11 @@ METERS: list[tuple[str, str, float, dict[str, tuple[str, Expected]], dict[str, A
     ("metex-m3640d", "voltage", 0.03, METEX_VOLTS, {"asked": True}),
     ("voltcraft-me42", "current", 0.03, METEX_AMPS, {"asked": True}),
 ]
+ON_A_CABLE: list[Any] = [
+    (driver, quantity, floor, frames, {**sends, "cable": True})
+    for driver, quantity, floor, frames, sends in METERS[:4]
+]
+EIGHT_BITS = ("uni-t-ut61b-ser", "uni-t-ut61d-ser")
 
 
 @pytest.fixture(scope="module")
@@ -180,10 +185,16 @@ def frame_of(name: str, written: str) -> bytes:
     return bytes.fromhex(written) if written else f"{name}\r".encode()
 
 
+def with_odd_parity(frame: bytes) -> bytes:
+    """As a USB cable without a serial port hands on what it takes for eight bits."""
+    return bytes(byte | (0x80 if byte.bit_count() % 2 == 0 else 0) for byte in frame)
+
+
 @pytest.mark.parametrize(
     ("driver", "quantity", "floor", "frames", "sends"),
-    METERS,
-    ids=[f"{driver} {quantity}" for driver, quantity, *_ in METERS],
+    METERS + ON_A_CABLE,
+    ids=[f"{driver} {quantity}" for driver, quantity, *_ in METERS]
+    + [f"{driver} {quantity} on a USB cable" for driver, quantity, *_ in ON_A_CABLE],
 )
 def test_each_frame_gives_its_value_or_is_refused_in_words(
     driver: str,
@@ -196,8 +207,10 @@ def test_each_frame_gives_its_value_or_is_refused_in_words(
 ) -> None:
     rig = {"sigrok_driver": driver, "quantity": quantity, "accuracy_floor": floor}
     wrong: list[str] = []
+    parity = sends.get("cable") and driver not in EIGHT_BITS
     with fed_meter(program, tmp_path, **rig, **sends) as meter:
         written = [frame_of(name, hex_) for name, (hex_, _) in frames.items()]
+        written = [with_odd_parity(frame) if parity else frame for frame in written]
         meter.start(written[-1], written[1])
         for (name, (_, expected)), frame in zip(frames.items(), written, strict=True):
             reading, words = meter.reading(frame)
@@ -221,6 +234,15 @@ def test_the_cable_gets_its_power_and_the_port_its_rate(program: Path, tmp_path:
         meter.start(frame, bytes.fromhex(UT71_VOLTS["AC 0.6495 V"][0]))
         assert meter.modem_lines == "dtr=1 rts=0"
         assert meter.baud == 11, "B2400 of Linux"
+
+
+def test_a_usb_cable_without_a_serial_port_gets_the_rate(program: Path, tmp_path: Path) -> None:
+    """2400 baud, least byte first (sigrok's wiki, Device cables)."""
+    frames = [bytes.fromhex(UT61_VOLTS[name][0]) for name in ("built: DC 12.05 V", "DC 0.000 V")]
+    rig = {"sigrok_driver": "uni-t-ut61b-ser", "accuracy_floor": 0.03}
+    with fed_meter(program, tmp_path, cable=True, **rig) as meter:
+        meter.start(*frames)
+    assert program.with_name("cable.set").read_text().startswith("60 09 00 00")
 
 
 @pytest.mark.parametrize(
