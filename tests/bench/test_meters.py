@@ -120,9 +120,7 @@ def test_10_a_of_a_truevolt_are_read_on_their_terminals(create: Any) -> None:
 def test_a_meter_that_is_moved_to_its_10_a_terminals(create: Any, running: Running) -> None:
     instrument = started(create("terminals_3"))
     running.inject("terminals_3", "moved")
-    (status,) = [
-        s for b in statuses_until(instrument, Status.RANGE_CHANGED) for s in b.statuses
-    ]
+    (status,) = [s for b in statuses_until(instrument, Status.RANGE_CHANGED) for s in b.statuses]
     assert "range 10, not 3" in status.detail
 
 

@@ -145,7 +145,9 @@ def main() -> None:
         server.close()
     what = f"Quarch {RATE_HZ // 1000} kS/s × {len(RAILS)} rails over TCP"
     why = "the same answers from a socket, looked at for their end alone"
-    numpy_why = "the same answers from a socket, made numbers by numpy; labctl checks and stamps them"
+    numpy_why = (
+        "the same answers from a socket, made numbers by numpy; labctl checks and stamps them"
+    )
     show(
         Figure(f"{what}: stripes lost", "0", str(sum(lost)), not any(lost)),
         Figure(f"{what}: rate", f"≥ {RATE_HZ / 1e3:.0f} kS/s", f"{median(rates) / 1e3:,.0f} kS/s",

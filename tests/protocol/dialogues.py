@@ -345,9 +345,9 @@ DIALOGUES: dict[str, Dialogue] = {
         sent_only_by_us=frozenset({"SYST:LOC"}),
     ),
     "SDM3055": Dialogue(
-        source="inst_conductor's module for the SDM3000 series, by the owner of an SDM3055 (answers "
-        "of FUNCTION? and RANGE?, NPLC); a test of pymeasure for the SDM3045X (CONF, SYST:ERR?); "
-        "SDM3055 of a public Rust library for the identity",
+        source="inst_conductor's module for the SDM3000 series, by the owner of an SDM3055 "
+        "(answers of FUNCTION? and RANGE?, NPLC); a test of pymeasure for the SDM3045X (CONF, "
+        "SYST:ERR?); SDM3055 of a public Rust library for the identity",
         driver="scpi_dmm",
         kind="",
         settings={
