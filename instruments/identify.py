@@ -7,6 +7,7 @@ the user has not named. Messages name the address.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,14 @@ _COMMAS_OF_IDENTITY: Final = 3
 _QIS = ("127.0.0.1", PORT)
 _MODULE: Final = re.compile(r"(usb::qtl|tcp::)[a-z0-9._-]+", re.IGNORECASE)
 """A VISA resource on USB has numbers there, one on TCP/IP is called TCPIP."""
+
+
+_HID: Final = Path("/sys/class/hidraw")
+_HID_ID: Final = re.compile(r"^HID_ID=[0-9A-F]+:([0-9A-F]{8}):([0-9A-F]{8})$", re.MULTILINE)
+METER_CABLES: Final = {(0x1A86, 0xE008), (0x04FA, 0x2490)}
+"""CH9325 and HE2325U (libsigrok 0.5.2, README.devices)."""
+HID_CONN: Final = "hid/ch9325"
+"""What libsigrok calls either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +81,25 @@ def power_monitors(devices: Path = DEVICES) -> list[FoundInstrument]:
     """The INA2xx chips of this machine that the kernel reads, by bus and address."""
     known = get_args(ina2xx.Model)
     return [
-        FoundInstrument(device, f"Texas Instruments {chip}", "ina2xx", chip)
+        FoundInstrument(device, f"Texas Instruments {chip}, read by the kernel", "ina2xx", chip)
         for device, chip in connected_chips(devices).items()
         if chip in known
     ]
+
+
+def meter_cables(devices: Path = _HID) -> list[FoundInstrument]:
+    """The USB cables without a serial port of UNI-T and Voltcraft meters: which meter hangs on one
+    its frames alone say, and those only sigrok reads."""
+    found = []
+    for path in sorted(devices.glob("*/device/uevent")):
+        text = ""
+        with contextlib.suppress(OSError):  # it was unplugged
+            text = path.read_text(errors="replace")
+        ids = _HID_ID.search(text)
+        if ids and (int(ids[1], 16), int(ids[2], 16)) in METER_CABLES:
+            identity = "USB cable of a UNI-T or Voltcraft meter"
+            found.append(FoundInstrument(HID_CONN, identity, "sigrok", settings={"conn": HID_CONN}))
+    return found
 
 
 def joulescopes() -> list[FoundInstrument]:
@@ -107,6 +131,11 @@ def quarch_modules() -> list[FoundInstrument]:
         FoundInstrument(module, f"Quarch {name}".strip(), "quarch")
         for module, name in modules.items()
     ]
+
+
+def on_no_port() -> list[FoundInstrument]:
+    """All that is known to be connected without a serial port or VISA."""
+    return [*power_monitors(), *meter_cables(), *quarch_modules(), *joulescopes()]
 
 
 def _model_of(identity: str) -> str:
@@ -209,7 +238,8 @@ def rig_lines(found: FoundInstrument, name: str, port: str = "") -> list[str]:
 
 def identify_address(address: str) -> FoundInstrument:
     """The instrument at an address: a VISA resource (with ``::``), a path, ``usb:…``, ``i2c-…``, a
-    Quarch module (``usb::QTL…``, ``tcp::…``) or a Joulescope (``u/js220/…``).
+    Quarch module (``usb::QTL…``, ``tcp::…``), a Joulescope (``u/js220/…``) or a USB cable of a
+    meter (``hid/ch9325``).
 
     Raises InstrumentError.
     """
@@ -222,6 +252,8 @@ def identify_address(address: str) -> FoundInstrument:
     if joulescope.is_address(address):
         missing = "not connected, or pyjoulescope_driver is not installed"
         return _listed(address, joulescopes(), missing)
+    if address == HID_CONN:
+        return _listed(address, meter_cables(), "no such USB cable is plugged in")
     if address.startswith("usb:") or ("/" in address and "::" not in address):
         return identify_serial(address)
     return identify_visa(address)

@@ -74,7 +74,8 @@ _ITEMS: Final = {
 }
 _ERRORS: Final = ":STAT:ERR?"
 
-_VOLTS: Final = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
+VOLTS: Final = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
+"""Ranges of volts with crest factor 3."""
 _AMPS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 _SMALL_AMPS: Final = (5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2)
 _LARGE_AMPS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
@@ -137,7 +138,7 @@ class Wt300Settings(VisaAddress, QuantityLimits):
     @field_validator("voltage_range")
     @classmethod
     def _has_voltage_range(cls, value: float) -> float:
-        require_one_of(value, _VOLTS)
+        require_one_of(value, VOLTS)
         return value
 
     @field_validator("current_range")

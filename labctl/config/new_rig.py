@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from instruments import drivers
+from instruments.drivers import wt300
 from instruments.errors import DriverUnusable
 from instruments.identify import FoundInstrument
 from labctl.printable import printable
@@ -26,7 +27,9 @@ FIXED_PCT = 5.0
 MAINS_HZ = (50, 60)
 _INTERVALS_S = {"truevolt": (0.021, 0.0175), "dmm6500": (0.021, 0.0175), "scpi_dmm": (0.2, 0.2)}
 """Seconds between readings at 50 and 60 Hz: what streams hardly longer than it integrates."""
-_ADDRESS_KEYS = ("resource", "port")
+_ADDRESS_KEYS = ("resource", "port", "device")
+_OWN_RAILS: Mapping[str, str] = {"quarch": "{}", "elmorlabs_pmd": "atx_{}"}
+"""What instruments of several rails call one, from its volts (12V, 3V3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,11 @@ def rig_text(
     """A rig file. What the manual of a meter must say first is a comment, so that ``labctl check``
     names what is left."""
     parts = [_head(name, host), *_drive(drive)]
-    meters: list[str] = []
-    for rail, suffix in zip(rails, _meter_suffixes([rail.name for rail in rails]), strict=True):
-        lines, sections = _rail(rail, suffix, mains_hz)
+    suffixes = _meter_suffixes([rail.name for rail in rails])
+    several = _SeveralRails(rails, suffixes)
+    meters = several.sections()
+    for rail, suffix in zip(rails, suffixes, strict=True):
+        lines, sections = _rail(rail, suffix, mains_hz, several)
         parts.append("\n".join(lines))
         meters += sections
     if drive.hwmon:
@@ -106,6 +111,10 @@ def _quoted(text: str) -> str:
     return json.dumps(printable(text), ensure_ascii=False)
 
 
+def _toml(value: str | list[str]) -> str:
+    return _quoted(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"
+
+
 def _drive(drive: NewDrive) -> Iterator[str]:
     lines = ["[drive]", f"target = {_quoted(drive.target)}", f'engine = "{drive.engine}"']
     if drive.model:
@@ -128,33 +137,71 @@ def _meter_suffixes(rails: Sequence[str]) -> list[str]:
     ]
 
 
-def _rail(rail: NewRail, suffix: str, mains_hz: int) -> tuple[list[str], list[str]]:
+class _SeveralRails:
+    """The instruments that measure several rails by themselves: each is there once."""
+
+    def __init__(self, rails: Sequence[NewRail], suffixes: Sequence[str]) -> None:
+        self._found: dict[str, tuple[str, FoundInstrument, list[NewRail]]] = {}
+        for rail, suffix in zip(rails, suffixes, strict=True):
+            meters = {one.address: one for one in (rail.amps, rail.volts) if one is not None}
+            for address, found in meters.items():
+                if found.driver in _OWN_RAILS:
+                    self._found.setdefault(address, (f"m{suffix}", found, []))[2].append(rail)
+
+    def channel(self, found: FoundInstrument, rail: NewRail, quantity: str) -> str:
+        """The channel of a rail; empty where the instrument is none of these."""
+        if found.address not in self._found:
+            return ""
+        return f"{self._found[found.address][0]}.{quantity}_{_own_name(found, rail)}"
+
+    def sections(self) -> list[str]:
+        """One for each."""
+        made = []
+        for name, found, rails in self._found.values():
+            settings = _address(found) | {"rails": [_own_name(found, rail) for rail in rails]}
+            what = f"volts and current of {' and '.join(rail.name for rail in rails)}"
+            made.append(_section(found, name, what, settings))
+        return made
+
+
+def _own_name(found: FoundInstrument, rail: NewRail) -> str:
+    whole, _, tenths = f"{rail.nominal_volts:g}".partition(".")
+    name = _OWN_RAILS[found.driver].format(f"{whole}V{tenths}")
+    return name.lower() if name.startswith("atx") else name
+
+
+def _rail(
+    rail: NewRail, suffix: str, mains_hz: int, several: _SeveralRails
+) -> tuple[list[str], list[str]]:
     """A rail's section, and those of its meters, whose names end in ``suffix``."""
     most_amps = min(MOST_AMPS, MOST_WATTS / rail.nominal_volts)
     sections = []
     if rail.volts is not None and rail.volts.address == rail.amps.address:
         both = f"m{suffix}"
-        sections.append(_both(rail.amps, both, rail.name))
+        if rail.amps.driver not in _OWN_RAILS:
+            sections.append(_both(rail.amps, both, rail, most_amps))
         volts = amps = both
     else:
         volts, amps = f"v{suffix}", f"i{suffix}"
         what = f"current of {rail.name}"
-        sections.append(
-            _meter(rail.amps, amps, what, "voltage", most_amps * rail.shunt_ohm, mains_hz)
-            if rail.shunt_ohm
-            else _meter(rail.amps, amps, what, "current", most_amps, mains_hz)
-        )
+        if rail.amps.driver not in _OWN_RAILS:
+            sections.append(
+                _meter(rail.amps, amps, what, "voltage", most_amps * rail.shunt_ohm, mains_hz)
+                if rail.shunt_ohm
+                else _meter(rail.amps, amps, what, "current", most_amps, mains_hz)
+            )
         if rail.volts is None:
             sections.append(
                 f"[instruments.{volts}]            # nobody measures the volts of {rail.name}\n"
                 f'driver = "fixed_voltage"\nvolts = {rail.nominal_volts:g}\n'
                 f"tolerance_pct = {rail.fixed_pct:g}           # goes into the ± of every watt"
             )
-        else:
+        elif rail.volts.driver not in _OWN_RAILS:
             most = rail.nominal_volts * _ROOM
             what = f"volts of {rail.name}"
             sections.append(_meter(rail.volts, volts, what, "voltage", most, mains_hz))
-    current = f'"{amps}.current"'
+    volts_channel = several.channel(rail.volts, rail, "voltage") if rail.volts else ""
+    current = f'"{several.channel(rail.amps, rail, "current") or f"{amps}.current"}"'
     if rail.shunt_ohm:
         current = (
             f'{{ channel = "{amps}.voltage", shunt_ohm = {rail.shunt_ohm:g}, '
@@ -163,16 +210,25 @@ def _rail(rail: NewRail, suffix: str, mains_hz: int) -> tuple[list[str], list[st
     lines = [
         f"[rails.{rail.name}]",
         f"nominal_volts = {rail.nominal_volts:g}",
-        f'voltage = "{volts}.voltage"     # measured at the drive\'s side of the shunt or ammeter',
+        f'voltage = "{volts_channel or f"{volts}.voltage"}"     '
+        "# measured at the drive's side of the shunt or ammeter",
         f"current = {current}",
     ]
     return lines, sections
 
 
-def _both(found: FoundInstrument, name: str, rail: str) -> str:
+def _both(found: FoundInstrument, name: str, rail: NewRail, most_amps: float) -> str:
     """An instrument that measures volts and amps at once, such as a supply."""
     settings = _address(found)
-    return _section(found, name, f"volts and current of {rail}", settings)
+    if found.driver == "wt300":
+        amps = wt300.MODELS[found.model].amps
+        settings |= {
+            "coupling": "dc",
+            "voltage_range": min(v for v in wt300.VOLTS if v >= rail.nominal_volts * _ROOM),
+            "current_range": min(a for a in amps if a >= most_amps),
+            "quantities": ["voltage", "current"],
+        }
+    return _section(found, name, f"volts and current of {rail.name}", settings)
 
 
 def _address(found: FoundInstrument) -> dict[str, Any]:
@@ -219,7 +275,7 @@ def _section(found: FoundInstrument, name: str, what: str, settings: dict[str, A
     lines = [f"[instruments.{name}]            # {what}: {printable(found.identity)}"]
     lines.append(f'driver = "{found.driver}"')
     for key, value in settings.items():
-        text = _quoted(value) if isinstance(value, str) else f"{value:g}"
+        text = f"{value:g}" if isinstance(value, int | float) else _toml(value)
         note = "             # labctl range finds the best one" if key == "range" else ""
         lines.append(f"{key} = {text}{note}")
     lines += [f"# {left}" for left in _left(found.driver, settings)]

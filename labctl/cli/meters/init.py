@@ -7,7 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -125,9 +125,13 @@ class _Meters:
         if not found.driver:
             allowed = "nothing known answered: is it on, and does it send (docs/drivers.md)?"
             raise ConfigurationError([Mistake("meter", "address", address, allowed)])
-        if "::" not in found.address:
+        if found.address.startswith("/"):
             stays = stable_path(found.address)
-            found = FoundInstrument(stays, found.identity, found.driver, found.model, found.baud)
+            settings = {  # such as sigrok's conn
+                key: stays if value == found.address else value
+                for key, value in found.settings.items()
+            }
+            found = replace(found, address=stays, settings=settings)
         if rule := udev_rule(address):
             self.rules.append(rule)
         return found
@@ -285,6 +289,8 @@ def _ask_for_meters(meters: _Meters) -> list[FoundInstrument]:
         resources = []
     for resource in resources:
         print(f"  {resource}")
+    for one in identify.on_no_port():
+        print(f"  {one.address}  {one.identity}")
     print("A meter is asked who it is, so name only what is one.")
     print("On a network: TCPIP0::HOST::5025::SOCKET")
     found: list[FoundInstrument] = []

@@ -43,15 +43,9 @@ def list_instruments(
         resources = []
         print(f"labctl: {error}", file=sys.stderr)
     rows += [{"address": name, "what": "VISA", **_NO_USB} for name in resources]
-    rows += [
-        {"address": chip.address, "what": f"{chip.identity}, read by the kernel", **_NO_USB}
-        for chip in identify.power_monitors()
-    ]
-    modules = identify.quarch_modules() if ask or not named else []
-    rows += [{"address": one.address, "what": one.identity, **_NO_USB} for one in modules]
-    scopes = identify.joulescopes() if ask or not named else []
-    rows += [{"address": one.address, "what": one.identity, **_NO_USB} for one in scopes]
-    resources += [one.address for one in modules]
+    others = identify.on_no_port() if ask or not named else []
+    rows += [{"address": one.address, "what": one.identity, **_NO_USB} for one in others]
+    resources += [one.address for one in others if one.driver == "quarch"]
     wanted = list(dict.fromkeys([*(resources if ask else []), *named]))
     stays = {port.path: port.usb or port.by_id for port in ports}
     found = [

@@ -124,3 +124,24 @@ def test_chips_that_the_kernel_reads_are_found_by_bus_and_address(
     ]  # fmt: skip
     with pytest.raises(ConnectionLost, match="reads no INA2xx there"):
         identify.identify_address("i2c-1-0x4f")
+
+
+def test_usb_cables_without_a_serial_port_are_found_by_their_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``HID_ID`` of the kernel: bus, vendor, product (drivers/hid/hid-core.c)."""
+    for name, ids in (
+        ("hidraw0", "0003:0000046D:0000C52B"),  # a mouse
+        ("hidraw1", "0003:00001A86:0000E008"),
+    ):
+        (tmp_path / name / "device").mkdir(parents=True)
+        (tmp_path / name / "device" / "uevent").write_text(f"DRIVER=hid\nHID_ID={ids}\n")
+    found = identify.meter_cables(tmp_path)
+    assert [one.address for one in found] == ["hid/ch9325"]
+    monkeypatch.setattr(identify, "meter_cables", lambda: found)
+    lines = identify.rig_lines(identify.identify_address("hid/ch9325"), "v12")
+    assert lines[:3] == ["[instruments.v12]", 'driver = "sigrok"', "# sigrok_driver ="]
+    assert 'conn = "hid/ch9325"' in lines
+    monkeypatch.setattr(identify, "meter_cables", list)
+    with pytest.raises(ConnectionLost, match=r"no such USB cable"):
+        identify.identify_address("hid/ch9325")
