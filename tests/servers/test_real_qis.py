@@ -45,10 +45,11 @@ def java_below(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    folder = Path(os.environ.get("QIS", ""))
-    jars = sorted(folder.rglob("qis.jar")) if "QIS" in os.environ else []
-    if not jars:
-        pytest.skip("no QIS: the variable QIS names no folder with qis.jar")
+    if "QIS" not in os.environ:
+        pytest.skip("no QIS: the variable QIS names no folder with it (CONTRIBUTING.md)")
+    folder = Path(os.environ["QIS"])
+    jars = sorted(folder.rglob("qis.jar"))
+    assert jars, f"QIS={folder}: there is no qis.jar in it"
     home = tmp_path_factory.mktemp("qis")
     shutil.copytree(jars[0].parent, home / "qis")
     port = free_port()
@@ -63,7 +64,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         deadline = time.monotonic() + WITHIN_S
         while not modules_at("127.0.0.1", port)[0]:
             if process.poll() is not None:
-                pytest.skip(f"QIS does not start: {(home / 'log').read_text()[-300:]}")
+                pytest.fail(f"QIS does not start: {(home / 'log').read_text()[-300:]}")
             assert time.monotonic() < deadline
             time.sleep(0.2)
         yield port
