@@ -60,20 +60,20 @@ class FoundInstrument:
     """Further keys of the rig that are known."""
 
 
-def visa_resources(library: str = PYVISA_PY) -> list[str]:
+def visa_resources() -> list[str]:
     """The resources that VISA finds on USB, GPIB and by LAN discovery; no serial ports.
 
-    Raises InstrumentError where that VISA cannot be used.
+    Raises InstrumentError where VISA cannot be used.
     """
     import pyvisa
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyVISA-py: of discoveries that are not installed
-            manager: Any = pyvisa.ResourceManager(library)
+            manager: Any = pyvisa.ResourceManager(PYVISA_PY)
             found: Sequence[str] = manager.list_resources("?*")
     except Exception as error:  # whatever a VISA library raises
-        raise InstrumentError(f"VISA {library} cannot be used: {error}") from error
+        raise InstrumentError(f"VISA {PYVISA_PY} cannot be used: {error}") from error
     return sorted(name for name in found if "ASRL" not in name.upper())
 
 
@@ -111,9 +111,9 @@ def joulescopes() -> list[FoundInstrument]:
     ]
 
 
-def identify_visa(resource: str, library: str = PYVISA_PY) -> FoundInstrument:
+def identify_visa(resource: str) -> FoundInstrument:
     """The instrument at a VISA resource. Raises ConnectionLost, NoAnswer."""
-    line = VisaLine(resource, resource, library)
+    line = VisaLine(resource, resource, PYVISA_PY)
     line.open()
     try:
         line.write(b"*IDN?\n")

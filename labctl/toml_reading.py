@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,6 +24,16 @@ _PIECE = re.compile(r"\[((?:\\.|[^\]\\])+)\]([*+]|\{\d+,(\d+)\})?")
 
 SEVERAL_LINES = frozenset({"summary", "source"})
 """Keys whose text is for people and may have line breaks; every other text is on one line."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validated(model: type[Model], data: object, file: str, prefix: str = "") -> Model:
+    """``data`` (below the key ``prefix``) of a file. Raises ConfigurationError: every mistake."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ConfigurationError(mistakes_of(error, file, prefix, model)) from error
 
 
 def mistakes_of(

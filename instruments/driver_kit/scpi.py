@@ -17,7 +17,6 @@ from instruments.transports.lines import MessageLine
 
 Parsed = TypeVar("Parsed")
 
-INFINITY: Final = 9.9e37
 NOT_A_NUMBER: Final = 9.91e37
 _SENTINEL_WIDTH: Final = 5e34
 _OVERLOAD_FROM: Final = 1e9

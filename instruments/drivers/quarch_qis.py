@@ -54,9 +54,9 @@ class QisSession:
         """The answer of QIS."""
         return self._text(self._answer(command, timeout_s), command)
 
-    def ask_module(self, command: str, timeout_s: float = ANSWER_S) -> str:
+    def ask_module(self, command: str) -> str:
         """The answer of the module, or of QIS about it."""
-        return self._text(self.stripes(command, timeout_s), command)
+        return self._text(self.stripes(command), command)
 
     def send_module(self, command: str, quiet_s: float) -> None:
         """A last command to the module: what is answered, until all is quiet, is not looked at."""

@@ -75,14 +75,14 @@ def with_uncertainty(estimate: Estimate | None) -> str:
     return f"{_fixed(estimate.value, decimals)} ± {_fixed(estimate.u, decimals)}"
 
 
-def latency_text(us: float | None, digits: int = 3) -> str:
+def latency_text(us: float | None) -> str:
     """Microseconds in the unit that suits them: ``605 µs``, ``36.2 ms``, ``1.20 s``."""
     if us is None or not math.isfinite(us):
         return NOTHING
     for factor, unit in ((1e6, "s"), (1e3, "ms")):
         if us >= factor * 0.9995:
-            return f"{significant(us / factor, digits)} {unit}"
-    return f"{significant(us, digits)} µs"
+            return f"{significant(us / factor, 3)} {unit}"
+    return f"{significant(us, 3)} µs"
 
 
 def _scale(number: float) -> tuple[float, str]:

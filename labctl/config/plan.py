@@ -25,7 +25,6 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import (
     Field,
-    ValidationError,
     field_validator,
     model_validator,
 )
@@ -41,9 +40,9 @@ from labctl.toml_reading import (
     is_file,
     is_folder,
     meant,
-    mistakes_of,
     parse_toml,
     read_configuration,
+    validated,
 )
 
 BUILT_IN = Path(__file__).parent / "plans"
@@ -198,10 +197,7 @@ def parse_plan(text: str, file: str) -> Plan:
     """The plan that ``text`` (TOML) says. Raises ConfigurationError with every mistake."""
     data = parse_toml(text, file)
     _beside(data, Path(file).parent)
-    try:
-        return Plan.model_validate(data)
-    except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, file, model=Plan)) from error
+    return validated(Plan, data, file)
 
 
 def _beside(data: dict[str, Any], folder: Path) -> None:

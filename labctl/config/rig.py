@@ -36,7 +36,7 @@ from labctl.record.header import (
 )
 from labctl.record.layout import CHANNEL_NAME, HOST_INSTRUMENT
 from labctl.record.phase import Phase
-from labctl.toml_reading import meant, mistakes_of, parse_toml, read_configuration
+from labctl.toml_reading import meant, mistakes_of, parse_toml, read_configuration, validated
 
 _CHIPS_OF_DRIVES = ("nvme", "drivetemp")
 """What the kernel's hwmon calls the sensors of drives."""
@@ -241,10 +241,7 @@ def parse_rig_file(text: str, path: str) -> RigFile:
 
     Raises ConfigurationError with every mistake.
     """
-    try:
-        return RigFile.model_validate(parse_toml(text, path))
-    except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, path, model=RigFile)) from error
+    return validated(RigFile, parse_toml(text, path), path)
 
 
 def parse_rig(text: str, path: str) -> Rig:

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from labctl.errors import ConfigurationError, Mistake
 from labctl.importing.dialect import CLOCKLIKE, Sniffed, fields, headings_of, sniff
 from labctl.importing.headings import kind_of, known_unit, time_unit_of
@@ -36,7 +34,7 @@ from labctl.importing.ready import Recognised, recognise
 from labctl.importing.table import Table
 from labctl.importing.times import EPOCHS, ROWS, SINCE_START, TimeReader, guess_format
 from labctl.record.timebase import NS_PER_S
-from labctl.toml_reading import mistakes_of
+from labctl.toml_reading import validated
 
 _TIME = re.compile(
     r"\b(time|timestamp|date|datetime|datum|zeit|uhrzeit|epoch|elapsed|clock|t|seconds?|sec)\b|"
@@ -85,10 +83,7 @@ def guess(file: Path, given: Given, ready: str = "") -> Guess:
         data["stamp"] = known.ready.stamp
         if known.ready.mean_over_interval and given.aperture_s is None:
             data["aperture_s"] = _interval_s(found, data)
-    try:
-        return Guess(Meter.model_validate(data), known)
-    except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, str(file), model=Meter)) from error
+    return Guess(validated(Meter, data, str(file)), known)
 
 
 def table_of(file: Path, meter: Meter) -> Table:
@@ -161,10 +156,7 @@ def _of_jls(file: Path, given: Given) -> Meter:
             for name, columns in rails.items()
         },
     }
-    try:
-        return Meter.model_validate(data)
-    except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, str(file), model=Meter)) from error
+    return validated(Meter, data, str(file))
 
 
 def _line(file: Path, meter: Meter, number: int) -> tuple[str, ...]:

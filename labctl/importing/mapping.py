@@ -31,7 +31,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     field_validator,
     model_validator,
 )
@@ -39,7 +38,7 @@ from pydantic import (
 from labctl.errors import ConfigurationError, Mistake
 from labctl.importing.times import check_zone
 from labctl.record.layout import NAME_PATTERN
-from labctl.toml_reading import mistakes_of, parse_toml, read_configuration
+from labctl.toml_reading import parse_toml, read_configuration, validated
 
 ASSUMED_ACCURACY_PCT = 1.0
 """Of reading, where nobody gives a meter's accuracy: what a plain power supply or USB meter says of
@@ -203,11 +202,7 @@ def load_mapping(path: Path) -> Mapping:
 
 def parse_mapping(text: str, file: str) -> Mapping:
     """A mapping of its text. Raises ConfigurationError with every mistake."""
-    data = parse_toml(text, file)
-    try:
-        return Mapping.model_validate(data)
-    except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, file, model=Mapping)) from error
+    return validated(Mapping, parse_toml(text, file), file)
 
 
 def mapping_text(mapping: Mapping) -> str:

@@ -44,10 +44,10 @@ def why(error: Exception) -> str:
     return getattr(error, "strerror", None) or printable(str(error))
 
 
-def beginning(file: Path, size: int = 32) -> bytes:
+def beginning(file: Path) -> bytes:
     """Its first bytes. Raises OSError."""
     with file.open("rb") as stream:
-        return stream.read(size)
+        return stream.read(32)
 
 
 def opened(file: Path) -> IO[bytes]:

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from labctl.errors import ConfigurationError
 from labctl.importing.dialect import Sniffed, fields, headings_of
 from labctl.importing.headings import rail_of
 from labctl.importing.mapping import Name
-from labctl.toml_reading import mistakes_of, parse_toml
+from labctl.toml_reading import parse_toml, validated
 
 SHOWN = 60
 """Characters of a line that is shown."""
@@ -123,10 +122,7 @@ def ready_mappings() -> dict[str, Ready]:
         if not file.name.endswith(".toml"):
             continue
         data = parse_toml(file.read_text(encoding="utf-8"), file.name)
-        try:
-            one = Ready.model_validate(data)
-        except ValidationError as error:
-            raise ConfigurationError(mistakes_of(error, file.name, model=Ready)) from error
+        one = validated(Ready, data, file.name)
         found[one.name] = one
     return found
 

@@ -17,10 +17,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from labctl.errors import ConfigurationError, Mistake
-from labctl.toml_reading import is_file, meant, mistakes_of, parse_toml, read_configuration
+from labctl.toml_reading import is_file, meant, parse_toml, read_configuration, validated
 
 BUILT_IN = Path(__file__).parent / "limits"
 
@@ -156,18 +156,17 @@ def built_in_limits() -> dict[str, Path]:
 
 def parse_limits(text: str, file: str) -> PowerLimits:
     """The limits that ``text`` (TOML) says. Raises ConfigurationError with every mistake."""
-    try:
-        return PowerLimits.model_validate(parse_toml(text, file))
-    except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, file, model=PowerLimits)) from error
+    return validated(PowerLimits, parse_toml(text, file), file)
 
 
-def load_limits(name_or_file: str, key: str = "--limits") -> PowerLimits:
+def load_limits(name_or_file: str) -> PowerLimits:
     """Limits of labctl by their name, or of a file. Raises ConfigurationError when there are
     none."""
     known = built_in_limits()
     path = known.get(name_or_file, Path(name_or_file))
     if not is_file(path):
         hint = meant(name_or_file, known) or f"; built-in limits: {', '.join(known)}"
-        raise ConfigurationError([Mistake("limits", key, name_or_file, f"no such file{hint}")])
+        raise ConfigurationError(
+            [Mistake("limits", "--limits", name_or_file, f"no such file{hint}")]
+        )
     return parse_limits(read_configuration(path), str(path))

@@ -145,20 +145,18 @@ def start_drive(
     parameters: Path = REFERENCE,
     overrides: Mapping[str, object] | None = None,
     seed: int = 1,
-    die_with_parent: bool = True,
 ) -> DriveProcess:
     """Start a drive in ``directory`` (made if missing) and wait until it serves.
 
     ``overrides`` are dotted keys and values, as in :func:`.parameters.load`. The drive dies with
-    the *thread* that called this, if ``die_with_parent``: that is how the kernel has it. Raises
-    RuntimeError when it does not come up; its stderr is the caller's.
+    the *thread* that called this: that is how the kernel has it. Raises RuntimeError when it does
+    not come up; its stderr is the caller's.
     """
     command = [sys.executable, "-m", __name__, "--dir", str(directory)]
     command += ["--parameters", str(parameters), "--seed", str(seed)]
     for key, value in (overrides or {}).items():
         command += ["--set", f"{key}={json.dumps(value)}"]
-    if die_with_parent:
-        command += ["--die-with-parent", str(os.getpid())]
+    command += ["--die-with-parent", str(os.getpid())]
     process, _ = start_until_ready(command, f"the simulated drive in {directory}", _START_TIMEOUT_S)
     return DriveProcess(directory, process)
 

@@ -42,7 +42,7 @@ from labctl.analysis.compare.repeats import Basis, judge_pairs
 from labctl.analysis.compare.trend_results import Trend, TrendRow, TrendSeries
 from labctl.analysis.stats.rotation import LEVEL
 from labctl.errors import ConfigurationError, Mistake
-from labctl.toml_reading import mistakes_of, parse_toml
+from labctl.toml_reading import mistakes_of, parse_toml, validated
 
 R = TypeVar("R", ComparedRow, TrendRow)
 
@@ -166,10 +166,7 @@ class GateResult:
 
 def parse_gate(text: str, file: str) -> Gate:
     """The gate described by ``text`` (TOML). Raises ConfigurationError with every mistake."""
-    try:
-        return Gate.model_validate(parse_toml(text, file))
-    except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, file, model=Gate)) from error
+    return validated(Gate, parse_toml(text, file), file)
 
 
 def parse_allowances(texts: Sequence[str]) -> list[GateLimit]:

@@ -116,12 +116,10 @@ def _ios(job: dict[str, Any]) -> float:
     return total
 
 
-def qos_slow_shares(
-    record: RunRecord, result: PhaseResult, over_ms: Sequence[int] = SLOW_LIMITS_MS
-) -> tuple[SlowShare, ...]:
+def qos_slow_shares(record: RunRecord, result: PhaseResult) -> tuple[SlowShare, ...]:
     """Shares of slow I/Os of a phase, from the last document that its fio printed."""
     last = drive_document(record, result)
-    return () if last is None else slow_shares(last, over_ms)
+    return () if last is None else slow_shares(last)
 
 
 def percentiles(direction: Direction) -> tuple[Percentile, ...]:

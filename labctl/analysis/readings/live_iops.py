@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labctl.analysis.readings.channel_series import ChannelSeries, Floats, host_series
+from labctl.analysis.readings.channel_series import ChannelSeries, Floats, Ints, host_series
 from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.stats.ended_points import ended_with
 from labctl.analysis.stats.uncertainty import scatter_of
@@ -28,12 +28,19 @@ def iops_between(
     series: Sequence[ChannelSeries], begin_ns: int, end_ns: int
 ) -> tuple[Floats, Floats]:
     """Seconds since ``begin_ns``, and the sum of the ``series`` of both directions."""
-    parts = [one.between(begin_ns, end_ns + 1) for one in series]
-    times = np.unique(np.concatenate([t for t, _ in parts]))
-    total = np.zeros(len(times))
+    t_ns, total = total_iops(series, begin_ns, end_ns + 1)
+    return np.multiply(t_ns - begin_ns, 1e-9), total
+
+
+def total_iops(series: Sequence[ChannelSeries], begin_ns: int, end_ns: int) -> tuple[Ints, Floats]:
+    """Times from ``begin_ns`` until before ``end_ns``, and the sum of the ``series`` then: both
+    directions come from the same statuses of fio."""
+    parts = [one.between(begin_ns, end_ns) for one in series]
+    t_ns = np.unique(np.concatenate([np.empty(0, np.int64), *(t for t, _ in parts)]))
+    total = np.zeros(len(t_ns))
     for t, values in parts:
-        total[np.searchsorted(times, t)] += values
-    return (times - begin_ns) * 1e-9, total
+        total[np.searchsorted(t_ns, t)] += values
+    return t_ns, total
 
 
 def iops_estimate(record: RunRecord, result: PhaseResult) -> Estimate | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from labctl.analysis.power.rail_power import FEWEST_READINGS, phase_power
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
+from labctl.analysis.readings.live_iops import total_iops
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import Estimate
 from labctl.analysis.throttling.host_load import HostLoad
@@ -59,7 +60,7 @@ def run_signals(
         phase = span.phase
         if phase.role in IDLE_ROLES or phase.pattern is Pattern.PROGRAM or phase.replay is not None:
             continue  # what a replay does varies as its trace does, and a program as it likes
-        t_ns, iops = _live_iops(live, span)
+        t_ns, iops = total_iops(live, span.begin_ns, span.end_ns)
         signals.append(
             PhaseSignals(
                 index=span.phase.index,
@@ -101,19 +102,3 @@ def _silent(channels: Sequence[ChannelSeries], begin_ns: int, end_ns: int) -> bo
     if not due:
         return None
     return all(not len(one.between(begin_ns, end_ns)[0]) for one in due)
-
-
-def _live_iops(
-    live: Sequence[ChannelSeries], span: PhaseSpan
-) -> tuple[
-    np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.float64]]
-]:
-    """Read and write IOPS together; both come from the same statuses of fio."""
-    parts = [series.between(span.begin_ns, span.end_ns) for series in live]
-    if not parts:
-        return np.empty(0, np.int64), np.empty(0)
-    times = np.unique(np.concatenate([t for t, _ in parts]))
-    total = np.zeros(len(times))
-    for t, values in parts:
-        total[np.searchsorted(times, t)] += values
-    return times, total

@@ -11,13 +11,12 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from labctl.config.site import of_site, site_file
-from labctl.errors import ConfigurationError
 from labctl.record.phase import parse_size
 from labctl.service.daemon.notices import NoticeKind
-from labctl.toml_reading import mistakes_of
+from labctl.toml_reading import validated
 
 NOTIFY_VARIABLE = "LABCTL_NOTIFY"
 _SECTION = "service"
@@ -63,9 +62,4 @@ class ServiceSettings(BaseModel):
 
 def service_settings() -> ServiceSettings:
     """The settings of this site. Raises ConfigurationError with every mistake."""
-    try:
-        return ServiceSettings.model_validate(of_site(_SECTION))
-    except ValidationError as error:
-        raise ConfigurationError(
-            mistakes_of(error, str(site_file()), _SECTION, ServiceSettings)
-        ) from error
+    return validated(ServiceSettings, of_site(_SECTION), str(site_file()), _SECTION)

@@ -24,7 +24,7 @@ from labctl.config.sweeps import one_or_many
 from labctl.errors import ConfigurationError, Mistake
 from labctl.service.queue.job import MOST_PLAN_CHARACTERS, Job, JobState, Tag
 from labctl.service.queue.schedule import BETWEEN_JOBS_S
-from labctl.toml_reading import mistakes_of, parse_toml, read_configuration
+from labctl.toml_reading import mistakes_of, parse_toml, read_configuration, validated
 
 MOST_REPEATS = 1_000
 MOST_MATRIX_CHARACTERS = 1 << 18
@@ -168,10 +168,7 @@ def read_matrix(file: Path, find_rig: Callable[[str], Rig], now: datetime) -> li
     if len(text) > MOST_MATRIX_CHARACTERS:
         allowed = f"must be at most {MOST_MATRIX_CHARACTERS} characters"
         raise ConfigurationError([Mistake(str(file), "size", len(text), allowed)])
-    try:
-        matrix = _Matrix.model_validate(parse_toml(text, str(file)))
-    except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, str(file), model=_Matrix)) from error
+    matrix = validated(_Matrix, parse_toml(text, str(file)), str(file))
     mistakes: dict[Mistake, None] = {}
     orders = []
     for block in matrix.jobs:

@@ -100,14 +100,15 @@ def controls_of(
 
 _RUNS_FIO = ("fio", "sh", "setpriv")
 """Names of processes below a run's fio directory: fio, and the shells that wait to start one."""
+_KILLED_WITHIN_S = 5.0
 
 
-def end_fio_of(run: Path, within_s: float = 5.0) -> int:
+def end_fio_of(run: Path) -> int:
     """Kill every fio, and every shell that waits to start one, in a run's directory; how many.
 
     The kernel kills a run's fio when labctl dies; this is for the case that it did not.
     """
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + _KILLED_WITHIN_S
     killed: set[int] = set()
     while found := list(_fio_below(run)):
         for pid in found:

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from labctl.config.site import Section, configured, joined
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.timebase import NS_PER_S
-from labctl.toml_reading import mistakes_of
+from labctl.toml_reading import validated
 
 TOKEN_VARIABLE = "LABCTL_INFLUX_TOKEN"
 INFLUXDB = "influxdb"
@@ -86,10 +86,7 @@ def influx_settings(rig_text: str, rig_name: str, to: str | None = None) -> Infl
     values = joined(layers, _server_of)
     if not values:
         return None
-    try:
-        return InfluxSettings.model_validate(values)
-    except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, source, _SECTION, InfluxSettings)) from error
+    return validated(InfluxSettings, values, source, _SECTION)
 
 
 def _server_of(values: Section) -> object:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from instruments.transports.mqtt_broker import PLAIN_PORT, TLS_PORT, BrokerSettings
 from labctl.config.site import Section, configured, joined, of_site
-from labctl.errors import ConfigurationError
 from labctl.record.timebase import NS_PER_S
-from labctl.toml_reading import mistakes_of
+from labctl.toml_reading import validated
 
 PASSWORD_VARIABLE = "LABCTL_MQTT_PASSWORD"
 MQTT = "mqtt"
@@ -68,12 +67,7 @@ def mqtt_settings(rig_text: str, rig_name: str) -> MqttSettings | None:
     """
     layers, source = configured(_SECTION, rig_text, rig_name)
     values = joined(layers, _broker_of)
-    if not values:
-        return None
-    try:
-        return MqttSettings.model_validate(values)
-    except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, source, _SECTION, MqttSettings)) from error
+    return validated(MqttSettings, values, source, _SECTION) if values else None
 
 
 def at_broker(host: str, port: int | None) -> MqttSettings:
