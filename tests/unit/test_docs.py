@@ -96,6 +96,22 @@ def test_the_site_has_every_page_and_links_to_nothing_outside() -> None:
                 assert (page.parent / target).resolve().is_relative_to(docs), f"{page}: {target}"
 
 
+@pytest.mark.parametrize(
+    ("door", "command"),
+    [
+        ("I have a CSV", "labctl import"),
+        ("I have meters", "labctl init"),
+        ("I want a night's work", "labctl queue add"),
+        ("I want a dashboard", "make stack"),
+    ],
+)
+def test_each_door_of_the_landing_page_leads_to_a_command(door: str, command: str) -> None:
+    """That of a CSV said that none can be imported, long after one could."""
+    text = (ROOT / "docs" / "index.md").read_text()
+    (behind,) = (part for part in re.split(r"(?m)^(?=\*\*I |## )", text) if f"**{door}**" in part)
+    assert command in "".join(found for _, _, found in FENCE.findall(behind))
+
+
 def test_every_command_for_contributors_names_what_there_is() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     tests = "".join(path.read_text() for path in (ROOT / "tests" / "unit").rglob("test_*.py"))
