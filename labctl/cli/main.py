@@ -282,7 +282,8 @@ def section_names() -> tuple[str, ...]:
 
 def show_help(
     section: Annotated[
-        str | None, typer.Argument(help="A section, or a command; all, if left out.")
+        str | None,
+        typer.Argument(metavar="SECTION", help="A section, or a command; all, if left out."),
     ] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="The JSON Schemas of a command's --json.")

@@ -54,22 +54,27 @@ def write_new(file: Path, text: str) -> None:
         raise ConfigurationError([Mistake(str(file), "file", None, reason)]) from error
 
 
-def find_rig(name_or_file: str) -> Rig:
-    """The rig at a path or of a name. Raises ConfigurationError."""
+def rig_file(name_or_file: str) -> Path | None:
+    """The file of the rig at a path or of a name; None where there is none."""
     for file in (name_or_file, f"{name_or_file}.toml"):
         if is_file(Path(file)):
-            return load_rig(file)
-    by_name = {path.stem: path for path in rig_files()}
-    if name_or_file in by_name:
-        return load_rig(by_name[name_or_file])
+            return Path(file)
+    return {path.stem: path for path in rig_files()}.get(name_or_file)
+
+
+def find_rig(name_or_file: str) -> Rig:
+    """The rig at a path or of a name. Raises ConfigurationError."""
+    if (found := rig_file(name_or_file)) is not None:
+        return load_rig(found)
     if is_folder(Path(name_or_file)):
         raise ConfigurationError([Mistake("rig", "name", name_or_file, FOLDER)])
-    known = ", ".join(by_name) or "none"
+    names = [path.stem for path in rig_files()]
+    known = ", ".join(dict.fromkeys(names)) or "none"
     allowed = f"no such file, and no rig of that name where labctl rigs looks ({known})"
     if name_or_file in example_rigs():
         allowed += f"; labctl rigs --copy {name_or_file} makes one of the example"
     else:
-        allowed += meant(name_or_file, by_name) or "; labctl init makes one"
+        allowed += meant(name_or_file, names) or "; labctl init makes one"
     raise ConfigurationError([Mistake("rig", "name", name_or_file, allowed)])
 
 

@@ -36,7 +36,7 @@ def calibrate(
     rig: RigArgument,
     channels: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CHANNEL]...", help="Channels; all of the rails if left out."),
+        typer.Argument(metavar="CHANNEL", help="Channels; all of the rails if left out."),
     ] = None,
     against: Annotated[
         tuple[str, str] | None,

@@ -26,7 +26,9 @@ from labctl.record.reader import RunRecord
 
 def find_ranges(
     rig: RigArgument,
-    plan: Annotated[str | None, typer.Argument(help="Its heaviest points; else reads.")] = None,
+    plan: Annotated[
+        str | None, typer.Argument(metavar="PLAN", help="Its heaviest points; else reads.")
+    ] = None,
     runs: RunsOption = None,
     json_output: JsonOption = False,
 ) -> int:

@@ -46,7 +46,9 @@ _FIXED = "f"
 
 
 def init(
-    name: Annotated[str, typer.Argument(help="The name of the new rig.")] = "my-rig",
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name of the new rig.")
+    ] = "my-rig",
     drive: Annotated[
         str | None, typer.Option(help="The drive: a device, or a scratch file.")
     ] = None,

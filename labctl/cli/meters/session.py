@@ -25,7 +25,9 @@ from labctl.toml_reading import mistakes_of
 
 def record(
     rig: RigArgument,
-    instrument: Annotated[str, typer.Argument(help="The instrument's name in the rig.")],
+    instrument: Annotated[
+        str, typer.Argument(metavar="INSTRUMENT", help="The instrument's name in the rig.")
+    ],
     seconds: Annotated[float, typer.Option(min=1.0, help="For how long.")] = 30.0,
     to: Annotated[Path | None, typer.Option(help="The file; a new one here if left out.")] = None,
 ) -> int:
@@ -78,7 +80,7 @@ def _read_session(instrument: Instrument, seconds: float) -> tuple[int, str]:
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(help="A recorded session.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recorded session.")],
     json_output: JsonOption = False,
 ) -> int:
     """Play a recorded session through its driver."""

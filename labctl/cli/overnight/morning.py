@@ -11,11 +11,14 @@ import typer
 from labctl.cli.terminal.arguments import JsonOption, RunsOption
 from labctl.cli.terminal.pager import pages
 from labctl.cli.terminal.runs_place import place_of_jobs
+from labctl.errors import ConfigurationError, Mistake
 from labctl.record.timebase import DAY_S
 from labctl.service.data_dir import find_home
 from labctl.service.queue.new_jobs import parse_after
 from labctl.service.queue.store import Queue
 from labctl.service.status import morning as mornings
+
+SINCE = "must be a time (18:00), or a date and time that have passed (2026-11-21 18:00)"
 
 
 @pages
@@ -43,5 +46,12 @@ def _since(text: str) -> float:
     from datetime import datetime
 
     now = datetime.now().astimezone()
-    moment = parse_after(text, now)
-    return moment - DAY_S if moment > now.timestamp() else moment
+    try:
+        moment = parse_after(text, now)
+    except ConfigurationError:
+        raise ConfigurationError([Mistake("command line", "--since", text, SINCE)]) from None
+    if moment > now.timestamp():
+        moment -= DAY_S
+    if moment > now.timestamp() or text.strip().startswith("+"):
+        raise ConfigurationError([Mistake("command line", "--since", text, SINCE)])
+    return moment

@@ -82,9 +82,7 @@ def add(
             raise ConfigurationError([Mistake("--matrix", "option", None, allowed)])
         orders = read_matrix(matrix, find_rig, now)
     elif rig is None or plan is None:
-        raise ConfigurationError(
-            [Mistake("labctl queue add", "RIG PLAN", None, "are missing (or --matrix FILE)")]
-        )
+        raise typer.BadParameter("a rig and a plan are needed, or --matrix FILE")
     else:
         after_s = None if after is None else parse_after(after, now)
         found, text = find_plan(plan, Path())
@@ -159,7 +157,8 @@ def show(job: JobArgument, json_output: JsonOption = False) -> None:
 def move(
     job: JobArgument,
     position: Annotated[
-        int, typer.Argument(min=1, help="Its place among those that wait; 1: next.")
+        int,
+        typer.Argument(metavar="PLACE", min=1, help="Its place among those that wait; 1: next."),
     ],
     json_output: JsonOption = False,
 ) -> None:

@@ -15,10 +15,11 @@ from labctl.analysis.compare.summary_diff import Mismatch, mismatches
 from labctl.analysis.run.summary import summarise
 from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.run_names import RunArgument
-from labctl.errors import JournalError
+from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record.bundle import SUFFIX, enough_room, unpack_bundle, write_bundle
 from labctl.record.reader import RunRecord
 from labctl.report.data.result_tables import summary_json
+from labctl.toml_reading import FOLDER, is_folder, is_there
 
 DIFFERS = 1
 SHOWN = 20
@@ -49,6 +50,9 @@ def verify(
 
     Exit code 1 when a number or a file differs.
     """
+    if is_folder(file) or not is_there(file):
+        allowed = FOLDER if is_folder(file) else "there is no such file"
+        raise ConfigurationError([Mistake("command line", "BUNDLE", str(file), allowed)])
     with tempfile.TemporaryDirectory(prefix="labctl-verify-") as folder:
         enough_room(file, Path(folder))
         unpacked = unpack_bundle(file, Path(folder))

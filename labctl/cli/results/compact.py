@@ -21,7 +21,7 @@ def run_compact(
     place: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PLACE]",
+            metavar="PLACE",
             help="A folder of runs, or a store: s3://bucket/prefix, file:///folder.",
         ),
     ] = None,

@@ -34,7 +34,7 @@ def push_runs(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN... [STORE]",
+            metavar="RUN|STORE",
             help="Runs, by directory or name; s3://bucket/prefix, file:///folder; else the site's.",
             autocompletion=complete_runs,
         ),
@@ -82,7 +82,7 @@ def pull_runs(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN... [STORE]",
+            metavar="RUN|STORE",
             help="Names of runs, parts of them or latest; the store's address, else the site's.",
         ),
     ],

@@ -25,7 +25,9 @@ NARROW = 20
 
 @pages
 def run_query(
-    sql: Annotated[str, typer.Argument(help="SQL over the tables phases, runs, drives.")],
+    sql: Annotated[
+        str, typer.Argument(metavar="SQL", help="SQL over the tables phases, runs, drives.")
+    ],
     runs: RunsToReadOption = None,
     csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json_output: JsonOption = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from dataclasses import replace
@@ -77,20 +78,18 @@ def _keep(run: Path, title: str | None, note: str | None) -> None:
         raise JournalError(f"cannot write into {run}: {error.strerror or error}") from error
 
 
-def make_report(record: RunRecord) -> RunSummary:
-    """Summarise a run and write ``summary.json``, ``phases.csv``, ``report.html``, charts.
+def make_report(record: RunRecord, quiet: bool = False) -> RunSummary:
+    """Summarise a run, print its table, and write ``summary.json``, ``phases.csv``,
+    ``report.html``, charts; its review, too, where the plan asks for one.
 
-    Its review, too, where the plan asks for one.
+    The table comes first: pages and charts take seconds. ``quiet`` prints none.
     """
     summary = summarise(record)
+    if not quiet:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print_table(summary)
     write_pages(record, summary)
     return summary
-
-
-def print_summary(path: Path, summary: RunSummary) -> None:
-    """Print the table of a run, and the paths of its report and review."""
-    print_table(summary)
-    print_pages(path)
 
 
 def print_table(summary: RunSummary) -> None:

@@ -32,7 +32,7 @@ def print_trend(
     named: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[RUN]...",
+            metavar="RUN",
             parser=find_run,
             help="Runs, by directory or name; none: all runs.",
             show_default=False,

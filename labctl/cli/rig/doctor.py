@@ -27,7 +27,9 @@ _COLOUR = {Level.OK: "", Level.WARNING: "yellow", Level.TROUBLE: "red"}
 
 def doctor(
     rig: RigArgument,
-    plan: Annotated[str | None, typer.Argument(help="A plan that it shall do tonight.")] = None,
+    plan: Annotated[
+        str | None, typer.Argument(metavar="PLAN", help="A plan that it shall do tonight.")
+    ] = None,
     runs: RunsOption = None,
     json_output: JsonOption = False,
 ) -> int:

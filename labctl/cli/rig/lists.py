@@ -11,17 +11,18 @@ import typer
 from rich.table import Table
 
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.completion import complete_plans, complete_rigs
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.pager import pages
 from labctl.config.estimate import estimate
-from labctl.config.find_rig import example_rigs, new_rig_file, rig_files, write_new
+from labctl.config.find_rig import example_rigs, new_rig_file, rig_file, rig_files, write_new
 from labctl.config.plan import built_in_plans, load_plan, parse_plan
 from labctl.config.rig import load_rig, parse_rig
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.power_limits import load_limits
 from labctl.service.runs.configured_sinks import configured_sinks
 from labctl.service.slurm.fragments import write_fragments
-from labctl.toml_reading import meant, parse_toml, read_configuration
+from labctl.toml_reading import is_there, meant, parse_toml, read_configuration
 
 LISTED_DRIVE_BYTES = 10**12
 LISTED_BYTES_PER_S = 10**9
@@ -70,7 +71,7 @@ def list_rigs(
         rows.append({"rig": path.stem, "rails": rails, "drive": drive, "file": str(path)})
     _print_rows(rows, json_output, "no rigs: labctl init makes one of what is connected")
     if not json_output:
-        print(f"examples, for labctl rigs --copy: {', '.join(example_rigs())}")
+        print(_filled(f"examples, for labctl rigs --copy: {', '.join(example_rigs())}"))
 
 
 def _copied(example: str, name: str) -> str:
@@ -111,9 +112,21 @@ def list_plans(json_output: JsonOption = False) -> None:
 
 
 def check(
-    file: Annotated[Path, typer.Argument(help="A rig or a plan file.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A rig or a plan: its file, or its name.",
+            autocompletion=complete_rigs,
+        ),
+    ],
     plan: Annotated[
-        str | None, typer.Argument(help="A plan: are the rig's meters good enough for it?")
+        str | None,
+        typer.Argument(
+            metavar="PLAN",
+            help="A plan: are the rig's meters good enough for it?",
+            autocompletion=complete_plans,
+        ),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -122,6 +135,7 @@ def check(
     With a plan also whether the rig's meters carry the limits that the plan names, and can know the
     watts as well as its points are to.
     """
+    file = _file_to_check(name)
     text = read_configuration(file)
     kind, mistakes = _check(text, str(file))
     if plan is not None and kind == "plan" and not mistakes:
@@ -145,7 +159,20 @@ def check(
     if not json_output:
         print(f"{file}: a {kind} without mistakes")
         for line in too_slow:
-            print("\n".join(textwrap.wrap(line, 80, subsequent_indent="  ")))
+            print(_filled(line))
+
+
+def _file_to_check(name: str) -> Path:
+    """The rig or plan at a path or of a name. Raises ConfigurationError where there is none."""
+    plans = built_in_plans()
+    found = rig_file(name) or plans.get(name)
+    if found is not None or is_there(Path(name)):
+        return found or Path(name)
+    known = [*plans, *(path.stem for path in rig_files())]
+    allowed = f"no such file, and no rig or built-in plan of that name{meant(name, known)}"
+    if name in example_rigs():
+        allowed += f"; labctl rigs --copy {name} makes one of the example"
+    raise ConfigurationError([Mistake("command line", "FILE", name, allowed)])
 
 
 def _out_of_reach(text: str, file: Path, plan: str) -> tuple[Mistake, ...]:
@@ -201,6 +228,13 @@ def _print_rows(rows: list[dict[str, Any]], json_output: bool, empty: str) -> No
     for row in rows:
         table.add_row(*map(_cell, row.values()))
     Terminal(soft_wrap=False).print(table)
+
+
+def _filled(text: str) -> str:
+    """In lines of 80 columns; a name or an address stays whole."""
+    return textwrap.fill(
+        text, 80, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
+    )
 
 
 def _cell(value: object) -> str:

@@ -13,6 +13,7 @@ from labctl.cli.terminal.pager import pages
 from labctl.cli.terminal.plain_table import print_table
 from labctl.cli.terminal.runs_place import places_to_read
 from labctl.errors import ConfigurationError, Mistake
+from labctl.record.events import Outcome
 from labctl.report.data.run_list import COLUMNS, Row
 from labctl.report.data.runs_at import rows_at
 from labctl.service.data_dir import cache_of_runs
@@ -20,6 +21,7 @@ from labctl.toml_reading import meant
 
 USUAL = ("run", "phases", "outcome")
 """Columns of the table where none are named: a run's name says time, rig and plan."""
+OUTCOMES = (*map(str, Outcome), "unreadable")
 
 
 @pages
@@ -32,12 +34,14 @@ def list_runs(
     ] = None,
     last: Annotated[int | None, typer.Option(min=1, help="Only the newest so many.")] = None,
     columns: Annotated[
-        str | None, typer.Option(help=f"Of the table: {','.join(COLUMNS)}; or all.")
+        str | None,
+        typer.Option(help=f"Of the table, as in run,drive: {', '.join(COLUMNS)}; or all."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """List the runs."""
     shown = _columns(columns)
+    _refuse_no_outcome(outcome)
     places = places_to_read(runs)
     wanted = {"rig": rig, "plan": plan, "outcome": outcome}
     listed: list[Row] = []
@@ -73,6 +77,13 @@ def _by_name(row: Row) -> str:
 def _has(row: Row, key: str, value: str) -> bool:
     """Whether a row has a value; a scaled plan has its name before the scale."""
     return str(row[key] or "").partition(" at scale ")[0].partition(":")[0] == value
+
+
+def _refuse_no_outcome(text: str | None) -> None:
+    """Raises ConfigurationError for a word that no run ends with."""
+    if text is not None and text not in OUTCOMES:
+        allowed = f"must be one of {', '.join(OUTCOMES)}{meant(text, OUTCOMES)}"
+        raise ConfigurationError([Mistake("command line", "--outcome", text, allowed)])
 
 
 def _columns(text: str | None) -> tuple[str, ...]:

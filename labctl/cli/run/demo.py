@@ -19,7 +19,7 @@ from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
 from instruments.simulated.drive.parameters import REFERENCE
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
-from labctl.cli.results.report import make_report, print_summary
+from labctl.cli.results.report import make_report, print_pages
 from labctl.cli.run.run import run_plan
 from labctl.cli.terminal.arguments import (
     JsonOption,
@@ -66,13 +66,13 @@ def demo(
         finally:
             bench.stop()
         record = RunRecord(outcome.path)
-        summary = make_report(record)
+        summary = make_report(record, quiet=json_output)
         comparisons = compare(summary, GroundTruth(bench.directory / "truth"), record.header.anchor)
     if json_output:
         inside = [item.to_json() for item in comparisons]
         print(json.dumps({**outcome.to_json(), "truth": inside, "summary": summary.to_json()}))
         return outcome.exit_code
-    print_summary(outcome.path, summary)
+    print_pages(outcome.path)
     print()
     print_comparison(comparisons, len(summary.phases))
     if grafana is not None:
@@ -81,7 +81,9 @@ def demo(
 
 
 def simulate(
-    directory: Annotated[Path, typer.Argument(help="Where sockets, ttys and rig.toml go.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="Where sockets, ttys and rig.toml go.")
+    ],
     seed: Annotated[int, typer.Option(min=0, help="Seed of the meters' errors and noise.")] = 1,
     parameters: Annotated[
         Path | None, typer.Option(help="Drive parameters (TOML); the reference drive if left out.")

@@ -30,7 +30,7 @@ WIDTH = 80
 
 
 def import_files(
-    meters: Annotated[list[Path], typer.Argument(metavar="CSV...", help="Files of meters.")],
+    meters: Annotated[list[Path], typer.Argument(metavar="CSV", help="Files of meters.")],
     fio: Annotated[
         list[Path],
         typer.Option("--fio", help="What fio printed as JSON, or a folder of it; repeatable."),
@@ -110,7 +110,7 @@ def import_files(
     It shows what it takes for what. The clocks are aligned by the steps of the watts, unless
     --trust-stamps or --offset says otherwise.
     """
-    from labctl.cli.results.report import make_report, print_table
+    from labctl.cli.results.report import make_report
     from labctl.cli.terminal.runs_place import place_of_new_runs
     from labctl.importing import mapping as mappings
     from labctl.importing.clock import ClockRules
@@ -178,18 +178,18 @@ def import_files(
             raise Refused("nothing was imported: options say what is what (labctl import -h)")
     root = place_of_new_runs(runs)
     found = import_run(works, sources, root, labels, rules, _progress(quiet=json_output), idle)
-    summary = make_report(RunRecord(found.path))
+    if not json_output:
+        print()
+        for source, clock in zip(sources, found.clocks, strict=True):
+            text = f"clock of {source.file.name}: {clock.text()}"
+            print("\n".join(textwrap.wrap(text, WIDTH, subsequent_indent="  ")))
+        for note in found.notes:
+            print(textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="  "))
+        print()
+    make_report(RunRecord(found.path), quiet=json_output)
     if json_output:
         print(json.dumps(import_json(found, works), ensure_ascii=False))
         return
-    print()
-    for source, clock in zip(sources, found.clocks, strict=True):
-        text = f"clock of {source.file.name}: {clock.text()}"
-        print("\n".join(textwrap.wrap(text, WIDTH, subsequent_indent="  ")))
-    for note in found.notes:
-        print(textwrap.fill(f"note: {note}", WIDTH, subsequent_indent="  "))
-    print()
-    print_table(summary)
     print(f"run: {found.path}")
     print(f"report: {found.path / 'report.html'}")
     print(f"watts over fio's phases: {found.path / 'charts' / 'alignment.svg'}")

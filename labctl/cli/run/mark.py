@@ -26,7 +26,7 @@ LOOK_EVERY_S = 0.1
 
 
 def mark(
-    text: Annotated[list[str], typer.Argument(help="What happens now.")],
+    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="What happens now.")],
     rig: Annotated[
         str | None, typer.Option(help="Of several that run: the name of the rig.")
     ] = None,

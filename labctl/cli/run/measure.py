@@ -51,7 +51,7 @@ class MeasureRules:
 def measure(
     rig: RigArgument,
     command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="The program and its arguments.")
+        list[str], typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
     ],
     name: Annotated[str, typer.Option(help="What the report calls it.")] = "",
     idle: Annotated[

@@ -23,7 +23,7 @@ from labctl.capture.run.resumption import Resumption, resumption
 from labctl.capture.run.run import Run
 from labctl.capture.run.run_end import RunOutcome, StoppedBeforehand
 from labctl.cli.results.push import push_at_end
-from labctl.cli.results.report import make_report, print_summary
+from labctl.cli.results.report import make_report, print_pages
 from labctl.cli.run.dry_run import print_dry_run
 from labctl.cli.terminal import live_view
 from labctl.cli.terminal.arguments import (
@@ -231,7 +231,7 @@ def reported(do: Callable[[], RunOutcome], json_output: bool) -> int:
         if store is not None:
             need_for_push(store)
         outcome = do()
-        summary = make_report(RunRecord(outcome.path))
+        summary = make_report(RunRecord(outcome.path), quiet=json_output)
     except LabctlError as error:
         if json_output:
             outcome_word = "aborted" if isinstance(error, StoppedBeforehand) else "refused"
@@ -241,7 +241,7 @@ def reported(do: Callable[[], RunOutcome], json_output: bool) -> int:
         print(json.dumps({**outcome.to_json(), "summary": summary.to_json()}))
     else:
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print_summary(outcome.path, summary)
+            print_pages(outcome.path)
     if store is not None:
         push_at_end(outcome.path, store)
     return outcome.exit_code

@@ -26,7 +26,10 @@ NOTHING = "–"
 @app.command()
 @pages
 def describe(
-    file: Annotated[Path, typer.Argument(help="A trace: fio iolog, blktrace or CSV (also .gz).")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="TRACE", help="A trace: fio iolog, blktrace or CSV (also .gz)."),
+    ],
     csv_output: Annotated[bool, typer.Option("--csv", help="Print the bins as CSV.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -51,8 +54,8 @@ def describe(
 
 @app.command()
 def convert(
-    file: Annotated[Path, typer.Argument(help="A trace in any known format.")],
-    target: Annotated[Path, typer.Argument(help="The fio iolog to write.")],
+    file: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace in any known format.")],
+    target: Annotated[Path, typer.Argument(metavar="IOLOG", help="The fio iolog to write.")],
     drive_size: Annotated[str, typer.Option(help="Size of the drive: 1200g, 512m or bytes.")],
     wrap: Annotated[
         bool, typer.Option("--wrap", help="Fold I/Os beyond the drive's end onto it.")

@@ -25,7 +25,10 @@ def _group() -> None:
 
 @app.command("forget")
 def forget_rig(
-    rig: Annotated[str, typer.Argument(help="A rig file, or a rig's name, also of one long gone.")],
+    rig: Annotated[
+        str,
+        typer.Argument(metavar="RIG", help="A rig file, or a rig's name, also of one long gone."),
+    ],
     json_output: JsonOption = False,
 ) -> None:
     """Take back what the broker keeps of a rig.

@@ -15,7 +15,7 @@ RunsOption = Annotated[
     typer.Option(
         "--runs",
         envvar=RUNS_VARIABLE,
-        help="Directory of the runs; else the site file's, or ~/labctl-runs.",
+        help="Directory of the runs. Else ~/labctl-runs, or as the site file says.",
     ),
 ]
 """None where neither option nor variable names one: see :mod:`labctl.cli.terminal.runs_place`."""

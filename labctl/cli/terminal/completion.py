@@ -19,11 +19,11 @@ _HOW = {
 
 
 def print_completion(
-    shell: Annotated[str, typer.Argument(help=f"One of {', '.join(SHELLS)}.")],
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help=f"One of {', '.join(SHELLS)}.")],
 ) -> None:
     """Print what completes words of labctl in your shell.
 
-    For bash: labctl completion bash > ~/.local/share/bash-completion/completions/labctl
+    The first line of it says where it goes.
     """
     typers = importlib.import_module("typer.completion")
     if shell not in SHELLS:

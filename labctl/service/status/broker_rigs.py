@@ -230,7 +230,11 @@ class BrokerListener:
             await client.subscribe(f"{self._settings.prefix}/+/#", qos=0)
 
         publisher = MqttPublisher(
-            self._settings, self._report_line, on_connect=on_connect, on_message=self.rigs.take
+            self._settings,
+            self._report_line,
+            on_connect=on_connect,
+            on_message=self.rigs.take,
+            meanwhile="",
         )
         publisher.start()
 

@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import logging
 import random
+import re
 import secrets
 import socket
 import ssl
@@ -39,6 +40,9 @@ MOST_INCOMING = 1_000
 _NO_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _BAD_LOGIN = (134, 135)
 """Reason codes: bad user name or password, not authorized."""
+
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
+"""Before the words of an operating system's error."""
 
 _SILENT = logging.getLogger("labctl.sinks.mqtt.client")
 _SILENT.addHandler(logging.NullHandler())
@@ -143,8 +147,12 @@ class MqttPublisher:
         on_connect: Callable[[aiomqtt.Client], Awaitable[None]] = no_setup,
         on_message: Callable[[str, bytes], None] = ignore_message,
         pace: ReconnectPace | None = None,
+        meanwhile: str = "; no event is lost, it is sent when it can be",
     ) -> None:
-        """``on_connect`` is awaited on each new connection; ``on_message`` gets what comes in."""
+        """``on_connect`` is awaited on each new connection; ``on_message`` gets what comes in.
+
+        ``meanwhile`` ends the sentence about trouble: what becomes of what is to be sent.
+        """
         self.accepted = 0
         self.delivered = 0
         """Messages of :meth:`deliver`: accepted; and acknowledged, as are all before them."""
@@ -155,6 +163,7 @@ class MqttPublisher:
         self._on_connect = on_connect
         self._on_message = on_message
         self._availability = availability
+        self._meanwhile = meanwhile
         self._stopping = False
         self._pace = pace or ReconnectPace()
         self._identifier = new_identifier()
@@ -291,15 +300,14 @@ class MqttPublisher:
         """Report an outage once, and again when the broker refuses instead of being away."""
         refused = isinstance(error, MqttConnectError)
         kind = "refuses" if refused else "cannot be reached:"
-        self.trouble = str(error) or type(error).__name__
+        self.trouble = _ERRNO.sub("", str(error)) or type(error).__name__
         if refused and _is_bad_login(error):
             self.trouble += f"; are user and password right? ({PASSWORD_VARIABLE} or password_file)"
         if kind == self._reported:
             return
         self._reported = kind
         self._report_line(
-            f"MQTT broker {self._settings.destination} {kind} {self.trouble}; "
-            "no event is lost, it is sent when it can be"
+            f"MQTT broker {self._settings.destination} {kind} {self.trouble}{self._meanwhile}"
         )
 
     def _trouble_over(self) -> None:

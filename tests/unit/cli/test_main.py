@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,37 @@ def test_the_help_of_every_command_is_a_screen(monkeypatch: pytest.MonkeyPatch) 
             context = typer.Context(one, info_name=f"labctl {name} {word}", terminal_width=80)
             lines = one.get_help(context).splitlines()
             assert len(lines) <= 50 and all(len(line) <= 80 for line in lines), (name, word)
+
+
+def test_a_usage_line_names_each_word_once_in_capitals() -> None:
+    """``[[RUN]...]...``, ``{text}...`` and ``RIG`` beside each other looked accidental."""
+    group: Any = typer.main.get_command(app)
+    for name in COMMANDS:
+        command = group.get_command(None, name)
+        for one in (command, *getattr(command, "commands", {}).values()):
+            context = typer.Context(one, info_name=f"labctl {name}")
+            words = one.collect_usage_pieces(context)
+            for word in set(words) - {"[OPTIONS]", "COMMAND [ARGS]..."}:
+                form = r"[\[{]?(-- )?[A-Z][A-Z|]*[\]}]?(\.\.\.)?"
+                assert re.fullmatch(form, word), (name, words)
+
+
+def test_no_path_or_command_of_a_help_is_broken_at_a_hyphen() -> None:
+    """A person copies it: ``~/labctl-`` and ``runs`` on the next line is another directory."""
+    group: Any = typer.main.get_command(app)
+    for name in COMMANDS:
+        command = group.get_command(None, name)
+        for one in (command, *getattr(command, "commands", {}).values()):
+            context = typer.Context(one, info_name=f"labctl {name}", terminal_width=80)
+            for line in one.get_help(context).splitlines():
+                assert not line.rstrip().endswith("-"), (name, line)
+
+
+def test_no_word_of_a_list_is_broken_at_the_edge(tmp_path: Path) -> None:
+    shown = labctl("rigs", cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)})
+    assert all(len(line) <= 80 for line in shown.stdout.splitlines()), shown.stdout
+    assert "nvme-adapter" in shown.stdout
+    assert "scale, drive, begin" in " ".join(labctl("runs", "--help").stdout.split())
 
 
 def test_whoever_reads_the_output_may_stop_reading() -> None:
@@ -120,3 +152,36 @@ def test_an_empty_word_is_said_by_its_place(words: tuple[str, ...], said: str) -
 def test_a_misspelt_word_leads_to_the_one_that_was_meant(words: tuple[str, ...], said: str) -> None:
     done = labctl(*words, env={**os.environ, "LABCTL_RIGS": str(EXAMPLES)})
     assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("morning", "--since", "noon"), "--since"),
+        (("verify", "no-such-bundle"), "there is no such file"),
+        (("verify", "."), "is a folder"),
+        (("runs", "--outcome", "complete"), "--outcome = 'complete': must be one of completed, "),
+        (("queue", "add", "nvme-adapter"), "a rig and a plan are needed, or --matrix FILE"),
+        (("check", "nvme-adaptr"), "is 'nvme-adapter' meant?"),
+        (("check", "power-per-q"), "is 'power-per-qd' meant?"),
+    ],
+)
+def test_a_wrong_call_is_one_and_names_what_was_wrong(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    done = labctl(*words, cwd=tmp_path, env={**os.environ, "LABCTL_RIGS": str(EXAMPLES)})
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert "--after" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nvme-adapter",), "nvme-adapter.toml: a rig without mistakes"),
+        (("nvme-adapter", "power-per-qd"), "nvme-adapter.toml: a rig without mistakes"),
+        (("power-per-qd",), "power-per-qd.toml: a plan without mistakes"),
+    ],
+)
+def test_check_takes_names_as_every_command_does(words: tuple[str, ...], said: str) -> None:
+    done = labctl("check", *words, env={**os.environ, "LABCTL_RIGS": str(EXAMPLES)})
+    assert done.returncode == 0 and said in done.stdout, done.stderr

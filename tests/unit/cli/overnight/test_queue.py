@@ -135,7 +135,7 @@ def test_a_dry_run_queues_nothing(home: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["add", "nvme-adapter"], "RIG PLAN"),
+        (["add", "nvme-adapter"], "a rig and a plan"),
         (["add", "nowhere", "demo"], "no rig of that name"),
         (["add", "nvme-adapter", "nothing"], "built-in plans"),
         (["add", "nvme-adapter", "demo", "--after", "late"], "22:00"),
