@@ -16,6 +16,7 @@ from labctl.record.drive_state import DriveState
 from labctl.record.json_values import plain_json
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.point_end import PointEnd
+from labctl.rounded import rounded
 
 COVERAGE_FACTOR = 2.0
 """k of every expanded uncertainty ``u`` in this module (about 95 %; GUM, JCGM 100:2008, 6.2)."""
@@ -102,8 +103,8 @@ def length_text(seconds: float) -> str:
         return f"{seconds / 60:g} min"
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size * 0.9995:
-            return f"{float(f'{seconds / size:.3g}'):g} {unit}"
-    return f"{float(f'{seconds * 1e9:.3g}'):g} ns"
+            return f"{rounded(seconds / size)} {unit}"
+    return f"{rounded(seconds * 1e9)} ns"
 
 
 @dataclass(frozen=True, slots=True)

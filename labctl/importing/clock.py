@@ -21,6 +21,7 @@ from labctl.importing.mapping import Meter, not_there
 from labctl.importing.times import is_absolute
 from labctl.importing.work import Work
 from labctl.record.timebase import NS_PER_S
+from labctl.rounded import rounded
 
 Floats = NDArray[np.float64]
 
@@ -78,13 +79,14 @@ class FileClock:
 
     def text(self) -> str:
         """In a line, for a person."""
+        u = rounded(self.u_s, 2)
         if self.how == "stamps":
-            return f"its stamps are trusted, ± {self.u_s:.3g} s"
+            return f"its stamps are trusted, ± {rounded(self.u_s)} s"
         if self.how == "given":
-            return f"{self.offset_s:+.6g} s were given, ± {self.u_s:.3g} s"
+            return f"{self.offset_s:+.6g} s were given, ± {rounded(self.u_s)} s"
         if self.how == "shared":
-            return f"{self.offset_s:+.6g} s ± {self.u_s:.2g} s, as of the other file of its clock"
-        line = f"{self.offset_s:+.6g} s ± {self.u_s:.2g} s, from {self.edges} steps of the watts"
+            return f"{self.offset_s:+.6g} s ± {u} s, as of the other file of its clock"
+        line = f"{self.offset_s:+.6g} s ± {u} s, from {self.edges} steps of the watts"
         if self.drift_ppm:
             line += f", drift {self.drift_ppm:+.0f} ppm"
         line += f"; {self.left or 0.0:.1%} of their variance is left"

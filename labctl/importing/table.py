@@ -23,6 +23,7 @@ from labctl.importing.opening import UNREADABLE, opened, position, why
 from labctl.importing.times import CLOCK_ONLY, Ints, TimeReader, is_absolute
 from labctl.printable import printable
 from labctl.record.timebase import NS_PER_S
+from labctl.rounded import rounded
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +85,7 @@ class Seen:
         if self.cut_line:
             found.append(f"{file} line {self.cut_line}: the last line is cut off; left out")
         for seconds, line in sorted(self.gaps, reverse=True)[:MOST_NAMED]:
-            found.append(f"{file} line {line}: nothing for {seconds:.3g} s before it")
+            found.append(f"{file} line {line}: nothing for {rounded(seconds)} s before it")
         return found
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from labctl.record.json_values import UNREADABLE, is_number, known
+from labctl.rounded import rounded
 
 
 class PointEnding(StrEnum):
@@ -65,8 +66,8 @@ class PointState:
         for name, one in (("watts", self.watts), ("IOPS", self.iops)):
             if one is None:
                 continue
-            u, wants = f"{name} ±{one.u_pct:.2g}", f"→ {one.target_pct:.2g}"
-            time_part = f" % (time's part {one.repeats_pct:.2g} {wants})"
+            u, wants = f"{name} ±{rounded(one.u_pct, 2)}", f"→ {rounded(one.target_pct, 2)}"
+            time_part = f" % (time's part {rounded(one.repeats_pct, 2)} {wants})"
             parts.append(u + (time_part if settled else f" {wants} %"))
         return "   ".join(parts)
 

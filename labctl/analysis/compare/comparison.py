@@ -33,6 +33,7 @@ from labctl.analysis.run.drives import RunOfDrive
 from labctl.analysis.stats.rotation import LEVEL
 from labctl.analysis.workload import workload_name
 from labctl.record.events import Outcome
+from labctl.rounded import rounded
 
 FEW_REPEATS = 3
 """A side, of which a comparison of single runs says what they would tell."""
@@ -403,7 +404,7 @@ def _notes(found: Comparison, sides: Sequence[_Side]) -> Iterator[str]:
     if found.basis is Basis.SINGLE:
         changes = telling_changes(sides[0].tables, FEW_REPEATS)
         if changes:
-            each = ", ".join(f"{part:.2g} % of {title}" for title, part in changes.items())
+            each = ", ".join(f"{rounded(part, 2)} % of {title}" for title, part in changes.items())
             yield (
                 f"{FEW_REPEATS} repeats a side would tell a change of {each}, if runs differ no "
                 "more than the stretches of one run do: labctl compare A1 A2 A3 --against B1 B2 "

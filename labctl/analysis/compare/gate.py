@@ -42,6 +42,7 @@ from labctl.analysis.compare.repeats import Basis, judge_pairs
 from labctl.analysis.compare.trend_results import Trend, TrendRow, TrendSeries
 from labctl.analysis.stats.rotation import LEVEL
 from labctl.errors import ConfigurationError, Mistake
+from labctl.rounded import rounded
 from labctl.toml_reading import mistakes_of, parse_toml, validated
 
 R = TypeVar("R", ComparedRow, TrendRow)
@@ -125,7 +126,7 @@ class GateCheck:
         where = f"{self.run}: {self.point}: {self.quantity}"
         if self.worse is None:
             return f"{where}: not measured in both runs"
-        u = f" ± {self.u:.2g}" if self.u is not None else ""
+        u = f" ± {rounded(self.u, 2)}" if self.u is not None else ""
         change = "worse" if self.worse >= 0 else "better"
         return (
             f"{where}: {abs(self.worse):.2f}{u} {self.unit} {change}, {self.limit:g} {self.unit} "

@@ -15,6 +15,7 @@ from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.stats.uncertainty import ratio
 from labctl.record.header import ChannelInfo, Header
 from labctl.record.phase import Pattern
+from labctl.rounded import rounded
 
 SPIKE_SIGMAS = 5.0
 """Standard deviations above the mean from which a reading is a spike."""
@@ -46,7 +47,7 @@ class SpikeVisibility:
         what = "measurable" if self.measurable else "not measurable"
         return (
             f"{self.rail}: wake-up spikes are {what} (each reading is a mean over "
-            f"{self.shortest_s * 1e3:.3g} ms, {self.seen_share:.0%} of the time is looked at)"
+            f"{rounded(self.shortest_s * 1e3)} ms, {self.seen_share:.0%} of the time is looked at)"
         )
 
 

@@ -25,6 +25,7 @@ from labctl.record.header import ChannelInfo, RailInfo
 from labctl.record.phase import Role
 from labctl.record.power_limits import PowerLimit, PowerLimits
 from labctl.record.reader import RunRecord
+from labctl.rounded import rounded
 from labctl.toml_reading import meant
 
 NEARLY = 1.05
@@ -301,13 +302,14 @@ def _not_enough_to_pass(
     if missing_s > 0:
         share = missing_s / max(result.duration_s - (limit.window_s or 0.0), missing_s)
         yield (
-            f"readings are missing in windows that begin in {missing_s:.3g} s of the phase "
+            f"readings are missing in windows that begin in {rounded(missing_s)} s of the phase "
             f"({share:.2%}): what was drawn there is not known"
         )
     if result.outcome != Outcome.COMPLETED:
         yield f"the phase is {result.outcome}"
     if limit.min_duration_s is not None and result.duration_s < limit.min_duration_s * 0.999:
-        yield f"the phase lasts {result.duration_s:.3g} s, of {limit.min_duration_s:g} s wanted"
+        lasted = rounded(result.duration_s)
+        yield f"the phase lasts {lasted} s, of {limit.min_duration_s:g} s wanted"
     if limit.interval_s is not None:
         yield from too_seldom(drive.rails, channels, limit)
 

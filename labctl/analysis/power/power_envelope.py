@@ -22,6 +22,7 @@ from labctl.analysis.stats.uncertainty import (
     limit_component,
     scatter_of_phase,
 )
+from labctl.rounded import rounded
 
 READINGS_THAT_FILL = 10
 READINGS_THAT_SAMPLE = 100
@@ -164,7 +165,7 @@ def _not_carried(amps: ChannelSeries, interval_ns: float, length_ns: float) -> d
         if slow:
             found[window_s] = f"{amps.info.name}: {slow}"
         elif _ns(window_s) > length_ns:
-            found[window_s] = f"the phase lasts {length_ns * 1e-9:.3g} s"
+            found[window_s] = f"the phase lasts {rounded(length_ns * 1e-9)} s"
     return found
 
 

@@ -21,6 +21,7 @@ from labctl.analysis.readings.channel_series import ChannelSeries, Floats, RailS
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import COVERAGE_FACTOR, EdgeLag, RailResult
 from labctl.analysis.stats.uncertainty import student_factor
+from labctl.rounded import rounded
 
 READINGS_A_SIDE = 60
 """Readings on each side of an edge that are fitted."""
@@ -140,8 +141,8 @@ def lag_problems(lags: Sequence[EdgeLag]) -> tuple[str, ...]:
     return tuple(
         f"{lag.rail}: {lag.channel} follows the workload {lag.lag_ms:+.1f} ms late (± "
         f"{lag.u_ms:.1f} ms, {lag.edges} edges), more than its clock's bound of "
-        f"±{lag.clock_u_ms:.2g} ms allows: alignments and peaks of this rail are wrong by that; a "
-        "filter in the meter, or a wrong integration time?"
+        f"±{rounded(lag.clock_u_ms, 2)} ms allows: alignments and peaks of this rail are wrong by "
+        "that; a filter in the meter, or a wrong integration time?"
         for lag in lags
         if not lag.consistent
     )

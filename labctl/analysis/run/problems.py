@@ -38,6 +38,7 @@ from labctl.record.layout import HOST_STOLEN, HOST_WAITING
 from labctl.record.phase import Pattern, Role
 from labctl.record.point_end import PointEnding
 from labctl.record.reader import RunRecord
+from labctl.rounded import rounded
 
 PEAKS_FROM_HZ = 350.0
 """Readings a second below which peaks are reported as not measurable. One study needed at least
@@ -64,9 +65,11 @@ def phase_problems(
     slowest = max(power.rails.values(), key=lambda rail: rail.amps_interval_ns, default=None)
     if slowest is not None and slowest.amps_interval_ns > 1e9 / PEAKS_FROM_HZ:
         aperture_s = slowest.rail.amps.info.aperture_s
-        aperture = f"aperture {aperture_s * 1e3:.3g} ms" if aperture_s else "aperture not known"
+        aperture = "aperture not known"
+        if aperture_s:
+            aperture = f"aperture {rounded(aperture_s * 1e3)} ms"
         notes.append(
-            f"peak power not measurable at {1e9 / slowest.amps_interval_ns:.3g} S/s "
+            f"peak power not measurable at {rounded(1e9 / slowest.amps_interval_ns)} S/s "
             f"({aperture}): min and max are of means over the aperture"
         )
     notes += [

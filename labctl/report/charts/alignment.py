@@ -4,6 +4,7 @@ fio's phases, and how well the other offsets that were searched fit."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -60,7 +61,9 @@ def alignment_chart(
             "none less than at rest): the less the better, and alone (100: as much or more)."
         )
     body = plain(alt.vconcat(*parts, spacing=14).resolve_scale(color="independent"))
-    return finished("alignment", "The recording over fio's phases", caption, body, datasets)
+    chart = finished("alignment", "The recording over fio's phases", caption, body, datasets)
+    about = {"narrowest_px": WIDTH}  # the phases are named for it
+    return replace(chart, spec={**chart.spec, "usermeta": about})
 
 
 def _overlay(summary: RunSummary, axis: TimeAxis, datasets: Datasets, watts: Curve) -> Any:

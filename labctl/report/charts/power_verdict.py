@@ -8,6 +8,7 @@ import altair as alt
 
 from labctl.analysis.methods.power_verdicts import PowerCheck
 from labctl.analysis.run.timeline import Curve, Timeline
+from labctl.record.power_limits import PHASE
 from labctl.report.charts.theme import (
     BANDS,
     HUES,
@@ -72,14 +73,15 @@ def verdict_chart(check: PowerCheck, line: Timeline, number: int) -> Chart | Non
         layers.append(rule.mark_rule(color=RED, strokeDash=[6, 3]).encode(y=y))
         layers.append(
             rule.mark_text(color=RED, align="right", dx=-4, dy=-6, fontSize=11).encode(
-                x=alt.value(_WIDTH), y=y, text="text:N"
+                x=alt.value("width"), y=y, text="text:N"
             )
         )
     spec = plain(alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT))
     title = f"{check.limit}: {check.verdict}"
+    length = "the phase" if check.over == PHASE else check.over
     caption = (
-        f"{check.where}: {check.measured} over {check.over}. Shaded: the window; the "
-        "black line is its mean, the band goes from the smallest to the largest reading."
+        f"{check.where}: {check.measured} over {length}. Shaded: the window; the "
+        "thick line is its mean, the band goes from the smallest to the largest reading."
     )
     return finished(f"verdict-{number}", title, caption, spec, datasets)
 

@@ -38,6 +38,7 @@ from labctl.report.review_charts.review_chart import (
     GREEN,
     Figure,
 )
+from labctl.rounded import rounded
 
 _WIDTH = 500
 
@@ -117,7 +118,8 @@ def _figure(
     last = numbers[-1]
     caption = (
         f"{rounds[0].phase.point.label}: each point is a round of {rounds[0].phase.duration_s:g} "
-        f"s, drawn where it ends. In all {last['gb_written']:.3g} GB in {last['minutes']:.3g} min"
+        f"s, drawn where it ends. In all {rounded(last['gb_written'])} GB in "
+        f"{rounded(last['minutes'])} min"
     )
     caption += f", {last[along]:.2f} capacities." if counted else "."
     if rounds[0].phase.span_bytes and record.header.drive.size_bytes:

@@ -22,6 +22,7 @@ from labctl.analysis.compare.repeats import Basis
 from labctl.analysis.numbers import MINUS, NOTHING, prefixed, repeatable_text, significant
 from labctl.analysis.results import Estimate
 from labctl.report.csv_text import csv_text
+from labctl.rounded import rounded
 
 WIDTH = 80
 _GAP = 2
@@ -184,7 +185,7 @@ def change_text(row: ComparedRow, change: float) -> str:
 
 def width_text(row: ComparedRow, width: float) -> str:
     """What a change must exceed: ``1.2%``, ``0.4 K``."""
-    return f"{width:.2g} K" if not row.in_parts else f"{significant(width * 100, 2)}%"
+    return f"{rounded(width, 2)} K" if not row.in_parts else f"{significant(width * 100, 2)}%"
 
 
 def comparison_csv(found: Comparison) -> str:

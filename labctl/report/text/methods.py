@@ -24,6 +24,7 @@ from labctl.analysis.numbers import (
 from labctl.analysis.results import Estimate
 from labctl.analysis.steady_state.tracking import SteadyReport
 from labctl.report.panels import LARGE_BLOCK_BYTES
+from labctl.rounded import rounded
 
 WIDTH = 80
 _FEWEST_SECONDS = 30
@@ -282,14 +283,14 @@ def _replays(found: MethodResults) -> Iterator[str]:
         if one.is_off_pace:
             took += f" (the trace: {one.trace_s:.1f} s)"
         yield (
-            f"{one.sweep}, {one.label}: {one.total_bytes * 1e-9:.3g} GB in {took}, "
+            f"{one.sweep}, {one.label}: {rounded(one.total_bytes * 1e-9)} GB in {took}, "
             f"{significant(one.mb_per_s, 3)} MB/s; {_service(one)}{busy}{watts}{joules}"
         )
         if one.rate_part is not None:
             service = ""
             if one.service_part is not None:
-                service = f"service time × {one.service_part:.3g}, "
-            yield f"{one.sweep} against the first: {service}data rate × {one.rate_part:.3g}"
+                service = f"service time × {rounded(one.service_part)}, "
+            yield f"{one.sweep} against the first: {service}data rate × {rounded(one.rate_part)}"
 
 
 def _service(one: ReplayResult) -> str:

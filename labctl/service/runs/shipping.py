@@ -21,6 +21,7 @@ from labctl.errors import LabctlError
 from labctl.record.journal import is_held
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S
+from labctl.rounded import rounded
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import JobState
 from labctl.service.queue.store import Queue
@@ -224,7 +225,7 @@ def _progress_text(view: View, left_s: float | None) -> str:
         shown = duration(60 * round(left_s / 60) if left_s >= 120 else left_s)
         parts.append(f"{most}{shown} left")
     if view.point is not None and view.point.watts is not None:
-        parts.append(f"W ±{view.point.watts.u_pct:.2g} %")
+        parts.append(f"W ±{rounded(view.point.watts.u_pct, 2)} %")
     return ", ".join(parts)
 
 

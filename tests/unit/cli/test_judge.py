@@ -52,7 +52,9 @@ def test_the_exit_code_says_whether_one_fails(run: Path, tmp_path: Path) -> None
         assert made.exit_code == code, made.output
         assert made.stdout.startswith(verdict.upper())
         assert made.stdout.endswith(f"page: {page}\n")
-        assert "Decision rule: ISO 14253-1" in page.read_text(encoding="utf-8")
+        text = page.read_text(encoding="utf-8")
+        assert "Decision rule: ISO 14253-1" in text
+        assert "over the phase" in text and "black line" not in text, "in the dark it is white"
         found = json.loads(labctl("judge", run, "--limits", limits, "--json").stdout)
         validate("judge", found)
         assert (found["verdict"], found["passed"]) == (verdict, not code)

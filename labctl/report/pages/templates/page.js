@@ -1,6 +1,7 @@
 "use strict";
 // Draws each chart in the place of its picture, on a narrow screen in one column. Where that fails,
 // the picture stays. What is wider than its box fades at the edge until it is scrolled to.
+const CHARACTER_PX = 6; // of a subtitle
 const narrow = matchMedia("screen and (max-width: 700px)");
 
 function fit(part, roomPx) {
@@ -11,12 +12,23 @@ function fit(part, roomPx) {
   }
 }
 
+function wrapped(text, roomPx) {
+  const lines = [];
+  for (const word of text.split(" ")) {
+    const longer = `${lines.at(-1)} ${word}`;
+    if (lines.length && longer.length * CHARACTER_PX <= roomPx) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
+}
+
 function fitted(spec, roomPx) {
   fit(spec, Math.max(roomPx, spec.usermeta?.narrowest_px ?? 0));
   const [drive, ...rest] = spec.title.subtitle.split(" · ");
-  spec.title.subtitle = [drive, rest.join(" · ")];
+  spec.title.subtitle = [drive, rest.join(" · ")].flatMap((line) => wrapped(line, roomPx + 50));
   spec.title.limit = spec.config.title.limit = roomPx + 50;
   spec.config.legend.columns = 1;
+  spec.config.legend.layout = { top: { direction: "vertical", margin: 2 } };
   return spec;
 }
 

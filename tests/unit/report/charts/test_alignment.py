@@ -19,6 +19,7 @@ from labctl.record.reader import RunRecord
 from labctl.report.charts.alignment import alignment_chart
 from labctl.report.charts.run_charts import run_charts
 from labctl.report.charts.theme import Chart, static_svg
+from labctl.report.charts.time_axis import WIDTH
 from tests.unit.importing.exported import Clock as Shown
 from tests.unit.importing.exported import bench, meter_of
 from tests.unit.virtual_bench import Work
@@ -45,6 +46,26 @@ def drawn(folder: Path, root: Path, rules: ClockRules) -> tuple[RunRecord, Chart
     chart = alignment_chart(summary, line, imported_clocks(record))
     assert chart is not None
     return record, chart
+
+
+def test_names_of_phases_do_not_run_into_each_other_on_a_narrow_screen(
+    folder: Path, tmp_path: Path
+) -> None:
+    """They were chosen for a width, and the page made the chart of 400 px as narrow as that."""
+    record, _ = drawn(folder, tmp_path, ClockRules())
+    summary = summarise(record)
+    charts = run_charts(record, summary)
+    named = [
+        chart
+        for chart in charts
+        if any(rows and "phase" in rows[0] and "label" in rows[0] for rows in rows_of(chart))
+    ]
+    assert {chart.name for chart in named} == {"run", "alignment"}
+    assert {chart.spec["usermeta"]["narrowest_px"] for chart in named} == {WIDTH}
+
+
+def rows_of(chart: Chart) -> list[list[dict[str, object]]]:
+    return list(chart.spec["datasets"].values())
 
 
 def test_the_watts_step_at_the_dashed_edges(folder: Path, tmp_path: Path) -> None:
