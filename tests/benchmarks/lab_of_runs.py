@@ -6,6 +6,7 @@ what fills the database here is what fills it in a lab. Nothing is random.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from labctl.analysis.power.sliding_maxima import WINDOWS_S
 from labctl.analysis.results import (
     Cause,
     Estimate,
@@ -22,6 +24,7 @@ from labctl.analysis.results import (
     TemperatureResult,
     ThrottleInterval,
     ThrottleVerdict,
+    WindowMaximum,
 )
 from labctl.capture.meters.live_values import LiveRail, View
 from labctl.fio.results import Direction
@@ -185,6 +188,7 @@ class Lab:
             unthrottled_s=self.phase_s / 2 if hot else float(self.phase_s),
             watts_unthrottled=known(watts),
             iops_unthrottled=known(iops),
+            power_envelope=_envelope(watts, self.phase_s),
         )
 
     def _series(self, tags: dict[str, str], begin_s: int) -> Iterator[PointSeries]:
@@ -261,8 +265,19 @@ def _rails(watts: float, seconds: float) -> dict[str, RailResult]:
             budget=(),
             alignment_ms=0.8,
             covered=1.0,
+            power_envelope=_envelope(part, seconds),
         )
     return found
+
+
+def _envelope(watts: float, seconds: float) -> tuple[WindowMaximum, ...]:
+    """The largest means over windows that fit the phase: the more, the shorter they are."""
+    return tuple(
+        WindowMaximum(window_s, Estimate(most, most * 0.01), 0)
+        for window_s in WINDOWS_S
+        if window_s <= seconds
+        for most in (watts * (1 + 0.05 * math.log10(seconds / window_s)),)
+    )
 
 
 def _iops(phase: Phase) -> float:
