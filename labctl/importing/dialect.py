@@ -130,7 +130,7 @@ def _encoding(file: Path, data: bytes) -> str:
 def _table_of(
     file: Path, lines: Sequence[str], delimiter: str, decimal: str, encoding: str, width: int
 ) -> Sniffed:
-    rows = [fields(line, delimiter) for line in lines]
+    rows = [_without_end(fields(line, delimiter), width) for line in lines]
     first = next(
         (
             number
@@ -170,6 +170,11 @@ def _table_of(
         delimiter, decimal, encoding, heading + 1, first + 1, names, width, tuple(readings),
         tuple(lines[:first]),
     )  # fmt: skip
+
+
+def _without_end(row: list[str], width: int) -> list[str]:
+    """A line without the delimiter that ends it where the readings have none."""
+    return row[:-1] if len(row) == width + 1 and not row[-1].strip() else row
 
 
 def _all_units(row: Sequence[str]) -> bool:

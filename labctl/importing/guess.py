@@ -119,9 +119,9 @@ def _check_says_itself(file: Path, given: Given, ready: str) -> None:
         "--time-format": given.time_format,
         "--zone": given.zone,
         "--aperture-s": given.aperture_s,
-        "--volts": given.volts,
-        "--amps": given.amps,
-        "--watts": given.watts,
+        "--volts": " ".join(given.volts),
+        "--amps": " ".join(given.amps),
+        "--watts": " ".join(given.watts),
     }
     allowed = "a JLS file says itself what its signals and times are: leave it out"
     mistakes = [

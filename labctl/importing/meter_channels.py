@@ -159,12 +159,12 @@ def rails_of(opened: Sequence[Opened]) -> tuple[RailInfo, ...]:
         for quantity, words in (("voltage", "volts"), ("current", "amps or watts")):
             if quantity not in own:
                 files = ", ".join(str(one.source.file) for one in opened)
-                hint = (
-                    "name a file that has them, or state them: --stated-volts 12 "
-                    "--stated-tolerance-pct 5"
-                    if quantity == "voltage"
-                    else "name a file that has them"
-                )
+                hint = "name a file that has them"
+                if quantity == "voltage":
+                    hint += ", or state them (--stated-volts 12 --stated-tolerance-pct 5)"
+                if len(found) > 1:
+                    hint += "; of columns that belong together say so: "
+                    hint += "--volts NAME=COLUMN --amps NAME=COLUMN"
                 mistakes.append(Mistake(files, f"rails.{name}", None, f"has no {words}: {hint}"))
     if mistakes:
         raise ConfigurationError(mistakes)

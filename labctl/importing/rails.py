@@ -12,6 +12,8 @@ from labctl.importing.headings import is_total, kind_of, rail_of, unit_of
 from labctl.importing.mapping import Column, RailColumns, StatedVolts, not_there
 from labctl.importing.ready import Recognised
 from labctl.importing.table import OVERLOADS
+from labctl.record.layout import NAME_PATTERN
+from labctl.toml_reading import pattern_in_words
 
 _SAYS_VOLTS = re.compile(r"\d+V")
 """Of a rail's name, such as 12V or 3V3."""
@@ -26,9 +28,10 @@ class Given:
     time: tuple[str, ...] = ()
     time_format: str = ""
     zone: str = ""
-    volts: str = ""
-    amps: str = ""
-    watts: str = ""
+    volts: tuple[str, ...] = ()
+    amps: tuple[str, ...] = ()
+    watts: tuple[str, ...] = ()
+    """Columns by heading or number, of several rails each behind its name (``12V=3``)."""
     rail: str = ""
     stated: tuple[float, float] | None = None
     """Volts and their tolerance in %, where nobody measured them."""
@@ -61,10 +64,9 @@ def rails_in(
     known: Recognised | None,
 ) -> dict[str, object]:
     """What of a mapping says its rails. Raises ConfigurationError where no heading does."""
-    asked = {"volts": given.volts, "amps": given.amps, "watts": given.watts}
-    if any(asked.values()):
-        columns = {kind: Column(column=as_column(one)) for kind, one in asked.items() if one}
-        return {"rails": {given.rail or "drive": with_stated(columns, given)}}
+    said = _said(file, found, given)
+    if said:
+        return {"rails": {name: with_stated(columns, given) for name, columns in said.items()}}
     ignored = None if known is None else known.ready.ignore
     rails: dict[str, dict[str, Column]] = {}
     for place, heading in enumerate(found.headings[: found.width]):
@@ -99,6 +101,36 @@ def rails_in(
     for name, columns in rails.items():
         named[given.rail or name or "drive"] = with_stated(told(columns), given)
     return {"rails": named}
+
+
+def _said(file: Path, found: Sniffed, given: Given) -> dict[str, dict[str, Column]]:
+    """The rails whose columns a person named. Raises ConfigurationError."""
+    rails: dict[str, dict[str, Column]] = {}
+    asked = {"volts": given.volts, "amps": given.amps, "watts": given.watts}
+    for kind, texts in asked.items():
+        for text in texts:
+            name, column = _of_rail(file, found, kind, text)
+            own = rails.setdefault(name or given.rail or "drive", {})
+            if kind in own:
+                has = f"{name or 'the rail'} has {own[kind].column!r} already"
+                allowed = f"{has}: of several rails say whose each is, NAME=COLUMN"
+                raise not_there(file, f"--{kind}", text, allowed)
+            own[kind] = Column(column=as_column(column))
+    if given.rail and len(rails) > 1:
+        allowed = f"names one rail, and the options name several: {', '.join(rails)}"
+        raise not_there(file, "--rail", given.rail, allowed)
+    return rails
+
+
+def _of_rail(file: Path, found: Sniffed, kind: str, text: str) -> tuple[str, str]:
+    """Name of the rail and column that a person said; no name where the text is a column alone."""
+    name, sign, column = text.partition("=")
+    if not sign or text.casefold() in [one.casefold() for one in found.headings]:
+        return "", text
+    if not re.fullmatch(NAME_PATTERN, name):
+        words = f"{text!r} is no heading, and a rail's name {pattern_in_words(NAME_PATTERN)}"
+        raise not_there(file, f"--{kind}", name, words)
+    return name, column
 
 
 def told(columns: dict[str, Column]) -> dict[str, Column]:

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 3
 WIDTH = 80
 
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN", help="By heading or number; of several rails of a file 12V=COLUMN each."
+    ),
+]
+
 
 def import_files(
     meters: Annotated[list[Path], typer.Argument(metavar="CSV", help="Files of meters.")],
@@ -45,9 +52,9 @@ def import_files(
     zone: Annotated[
         str, typer.Option(help="Of times without one: UTC, +02:00, Europe/Berlin.")
     ] = "",
-    volts: Annotated[str, typer.Option(metavar="COLUMN", help="By heading or number.")] = "",
-    amps: Annotated[str, typer.Option(metavar="COLUMN", help="By heading or number.")] = "",
-    watts: Annotated[str, typer.Option(metavar="COLUMN", help="By heading or number.")] = "",
+    volts: Columns = None,
+    amps: Columns = None,
+    watts: Columns = None,
     rail: Annotated[
         list[str] | None,
         typer.Option(help="What the rail is called, such as 12V; of several files FILE=12V."),
@@ -115,6 +122,7 @@ def import_files(
     from labctl.importing import mapping as mappings
     from labctl.importing.clock import ClockRules
     from labctl.importing.make_run import Labels, import_json, import_run
+    from labctl.importing.meter_channels import open_source, rails_of, with_names
     from labctl.importing.phases import Idle, phases_of, plan_text
     from labctl.importing.rails import Given
     from labctl.importing.workload import read_workload
@@ -138,9 +146,9 @@ def import_files(
         time=tuple(time or ()),
         time_format=time_format,
         zone=_checked_zone(zone),
-        volts=volts,
-        amps=amps,
-        watts=watts,
+        volts=tuple(volts or ()),
+        amps=tuple(amps or ()),
+        watts=tuple(watts or ()),
         stated=stated,
         accuracy_pct=accuracy_pct,
         aperture_s=aperture_s,
@@ -170,6 +178,7 @@ def import_files(
         write_atomically(save_plan, text)
         if not json_output:
             print(f"plan: {save_plan}")
+    rails_of([open_source(source) for source in with_names(sources)])
     if dry_run:
         return
     if mapping is None and not (yes or json_output) and sys.stdin.isatty():

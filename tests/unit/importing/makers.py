@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.unit.importing.exported import BEGAN_MS, Bench, Clock, Floats
+from tests.unit.importing.exported import BEGAN_MS, Clock, Floats
 
 Found = dict[str, Floats]
 
@@ -44,6 +44,43 @@ def quarch_qis(t: Floats, found: Found) -> str:
         names.append(f"{name} power uW")
         columns.append([f"{round(each * 1e6)}" for each in np.asarray(one)])
     return ",".join(["Time uS", *names]) + "\n" + _rows(columns)
+
+
+def quarch_qps(t: Floats, found: Found) -> str:
+    """Quoted headings; ns of the module's own clock; behind the readings a channel that a script
+    added, and annotations, of which a row has one."""
+    names = ["Time nS", "Status"]
+    columns = [[f"{round((one - t[0] + 20_000) * 1e9)}" for one in t], ["0"] * len(t)]
+    watts = []
+    for rail in ("3.3V", "12V"):
+        names += [f"{rail} voltage mV", f"{rail} current uA"]
+        own = rail.replace("3.3V", "3V3")
+        volts, amps = found[f"{own} volts"], found[f"{own} amps"]
+        columns += [[f"{round(one)}" for one in each] for each in (volts * 1e3, amps * 1e6)]
+        watts.append(volts * amps)
+    for name, one in zip(("3.3V", "12V", "Tot"), (*watts, sum(watts)), strict=True):
+        names.append(f"{name} power uW")
+        columns.append([f"{round(each * 1e6)}" for each in np.asarray(one)])
+    names += ["read_iops IOPS IOPS", "Annotation Type", "Annotation Text"]
+    notes = [("", "")] * len(t)
+    notes[len(t) // 2] = ("annotate", '"QD 4, started"')
+    columns += [["1626"] * len(t), *map(list, zip(*notes, strict=True))]
+    return ",".join(f'"{name}"' for name in names) + "\n" + _rows(columns)
+
+
+def quarch_old(t: Floats, found: Found) -> str:
+    """Headings of units alone with a comma too many, a line without anything, µs."""
+    names, columns, watts = [], [[f"{round((one - t[0]) * 1e6)}" for one in t]], []
+    for rail in ("5V", "12V"):
+        names += [f"{rail} mV", f"{rail} uA"]
+        own = rail.replace("5V", "3V3")
+        volts, amps = found[f"{own} volts"], found[f"{own} amps"]
+        columns += [[f"{round(one)}" for one in each] for each in (volts * 1e3, amps * 1e6)]
+        watts.append(volts * amps)
+    for name, one in zip(("5V", "12V", "Tot"), (*watts, sum(watts)), strict=True):
+        names.append(f"{name} uW")
+        columns.append([f"{round(each * 1e6)}" for each in np.asarray(one)])
+    return ",".join(["Time", *names]) + ",\n\n" + _rows(columns)
 
 
 def powersensor3(t: Floats, found: Found) -> str:
@@ -152,6 +189,8 @@ def joulescope_utc(t: Floats, found: Found) -> str:
 Writer = Callable[[Floats, Found], str]
 MAKERS: dict[str, tuple[str, Writer, float]] = {
     "Quarch QIS": ("quarch-qis", quarch_qis, 1000.0),
+    "Quarch QPS": ("quarch-qps", quarch_qps, 250.0),
+    "Quarch, old headings": ("quarch-old", quarch_old, 1000.0),
     "PowerSensor3": ("powersensor3", powersensor3, 2000.0),
     "sigrok with times": ("sigrok-csv", sigrok_with_times, 20.0),
     "sigrok with names": ("sigrok-csv", sigrok_with_names, 20.0),
@@ -165,9 +204,9 @@ MAKERS: dict[str, tuple[str, Writer, float]] = {
 """By program: the ready mapping, what writes the file, and readings a second."""
 
 
-def write_as(maker: str, made: Bench, file: Path, clock: Clock) -> Path:
-    """The readings of ``made`` in the form of a maker, on a clock that is off."""
+def write_as(maker: str, readings: tuple[Floats, Found], file: Path, clock: Clock) -> Path:
+    """Readings of a bench in the form of a maker, on a clock that is off."""
     _, write, _ = MAKERS[maker]
-    t, found = made.readings()
+    t, found = readings
     file.write_text(write(clock.shown(t + BEGAN_MS / 1000), found))
     return file

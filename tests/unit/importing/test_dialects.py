@@ -55,6 +55,7 @@ DIALECTS = {
         time=iso(0, "", "%Y/%m/%d|%H:%M:%S.%f"),
         preamble=("Model\tPSU-9", "", "Serial\t1234"),
     ),
+    "headings that end at a delimiter": Dialect(header=f"Time (s),{HEADING},"),
     "a time of day, of UTF-16": Dialect(
         header="Clock," + HEADING, time=iso(0, "", "%H:%M:%S.%f"), encoding="utf-16"
     ),

@@ -49,8 +49,8 @@ def test_a_makers_recording_is_recognised_and_gives_the_watts_of_the_drive(
 ) -> None:
     name, _, rate_hz = MAKERS[maker]
     made = replace(sweep, rate_hz=rate_hz)
-    file = write_as(maker, made, tmp_path / "recording.csv", OFF)
-    columns = {"volts": "CH1", "amps": "CH2"} if name == "rigol-scope" else {}
+    file = write_as(maker, made.readings(), tmp_path / "recording.csv", OFF)
+    columns = {"volts": ("CH1",), "amps": ("CH2",)} if name == "rigol-scope" else {}
     found = guess(file, Given(accuracy_pct=0.5, **columns))
     assert found.known is not None and found.known.ready.name == name
     assert ready_mappings()[name].summary in found.known.words()
@@ -90,7 +90,7 @@ def test_readings_that_share_a_time_are_one_reading_their_mean(tmp_path: Path) -
 def test_a_file_may_be_packed_with_gzip(sweep: Bench, tmp_path: Path) -> None:
     import gzip
 
-    file = write_as("Quarch QIS", sweep, tmp_path / "stream.csv", OFF)
+    file = write_as("Quarch QIS", sweep.readings(), tmp_path / "stream.csv", OFF)
     packed = tmp_path / "stream.csv.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
     plain, other = (table_of(one, guess(one, Given()).meter) for one in (file, packed))
@@ -199,9 +199,9 @@ def test_a_jls_file_that_cannot_be_read_is_refused_and_left_as_it_is(tmp_path: P
 @pytest.mark.parametrize(
     ("given", "option"),
     [
-        (Given(volts="voltage", amps="current"), "--volts"),
-        (Given(amps="current"), "--amps"),
-        (Given(watts="power"), "--watts"),
+        (Given(volts=("voltage",), amps=("current",)), "--volts"),
+        (Given(amps=("current",)), "--amps"),
+        (Given(watts=("power",)), "--watts"),
         (Given(time=("time",)), "--time"),
         (Given(time_format="epoch_s"), "--time-format"),
         (Given(zone="UTC"), "--zone"),
@@ -276,7 +276,7 @@ def test_stripes_without_times_are_refused_with_what_to_record(tmp_path: Path) -
 
 
 def test_rows_without_times_or_a_rate_are_refused(sweep: Bench, tmp_path: Path) -> None:
-    file = write_as("sigrok without times", sweep, tmp_path / "dmm.csv", OFF)
+    file = write_as("sigrok without times", sweep.readings(), tmp_path / "dmm.csv", OFF)
     file.write_text(re.sub("; Samplerate.*\n", "", file.read_text()))
     with pytest.raises(ConfigurationError, match="line 5: has no times, and does not say how far"):
         guess(file, Given())
@@ -339,7 +339,7 @@ def test_units_as_people_write_them() -> None:
 def test_a_ready_mapping_may_be_named_and_what_was_recognised_is_shown(
     sweep: Bench, tmp_path: Path
 ) -> None:
-    write_as("Joulescope, UTC", sweep, tmp_path / "js.csv", OFF)
+    write_as("Joulescope, UTC", sweep.readings(), tmp_path / "js.csv", OFF)
     sweep.write_fio(tmp_path / "fio")
     words = ("import", "js.csv", "--fio", "fio", "--dry-run")
     shown = said(tmp_path, *words)
