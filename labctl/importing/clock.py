@@ -20,6 +20,7 @@ from labctl.errors import ConfigurationError
 from labctl.importing.mapping import Meter, not_there
 from labctl.importing.times import is_absolute
 from labctl.importing.work import Work
+from labctl.importing.work_order import seen_at
 from labctl.record.timebase import NS_PER_S
 from labctl.rounded import rounded
 
@@ -115,10 +116,12 @@ class Recording:
         return is_absolute(self.meter.time_format)
 
 
-def clock_of(recording: Recording, works: Sequence[Work], rules: ClockRules) -> FileClock:
-    """The clock of a file that has watts or amps. Raises ConfigurationError."""
+def clock_of(
+    recording: Recording, works: Sequence[Work], rules: ClockRules, origin_ns: int
+) -> tuple[FileClock, tuple[Work, ...]]:
+    """The clock of a file that has watts or amps, as of ``origin_ns`` of fio's; and the phases, at
+    the times that its steps tell where fio did not print them. Raises ConfigurationError."""
     meter = recording.meter
-    origin_ns = works[0].begin_ns
     start_s = (recording.first_ns - origin_ns) / NS_PER_S if recording.absolute else 0.0
     t = recording.t + start_s
     spans = [
@@ -136,7 +139,7 @@ def clock_of(recording: Recording, works: Sequence[Work], rules: ClockRules) -> 
         low, high = t[0] + offset, t[-1] + offset
         if not any(begin < high and end > low for begin, end in spans):
             raise _do_not_meet(recording, works, 0.0)
-        return FileClock(
+        told = FileClock(
             instrument=recording.instrument,
             how="stamps" if rules.trust else "given",
             offset_s=offset,
@@ -145,13 +148,16 @@ def clock_of(recording: Recording, works: Sequence[Work], rules: ClockRules) -> 
             last_offset_s=offset + start_s,
             confirmed=confirmed_phases(t + offset, recording.watts, spans),
         )
+        return told, tuple(works)
     search_s = SEARCH_S if rules.search_s is None else rules.search_s
     work = [(_kind(one), one.total_ios / one.duration_s) for one in works]
     try:
-        found = align(t, recording.watts, spans, _ranges(recording, search_s), work)
+        ranges = _ranges(recording, search_s)
+        doubts = [one.boundary_u_ns / NS_PER_S for one in works]
+        found = align(t, recording.watts, spans, ranges, work, doubts)
     except Misfit as misfit:
         raise _refused(recording, works, misfit, search_s) from misfit
-    return FileClock(
+    clock = FileClock(
         instrument=recording.instrument,
         how="data",
         offset_s=found.offset_s,
@@ -166,6 +172,7 @@ def clock_of(recording: Recording, works: Sequence[Work], rules: ClockRules) -> 
         confirmed=found.confirmed,
         searched=tuple((round(at, 4), round(left, 5)) for at, left in found.searched),
     )
+    return clock, seen_at(works, found.shifts) if found.shifts else tuple(works)
 
 
 def shared_clock(recording: Recording, others: Sequence[tuple[Recording, FileClock]]) -> FileClock:

@@ -62,6 +62,8 @@ class Imported:
     path: Path
     clocks: tuple[FileClock, ...]
     notes: tuple[str, ...]
+    works: tuple[Work, ...]
+    """The phases, where the steps of the watts are if fio did not print when they were."""
 
 
 def import_run(
@@ -131,7 +133,7 @@ def _fill(
     opened: Sequence[Opened],
     rules: ClockRules,
     progress: Progress,
-) -> tuple[tuple[FileClock, ...], tuple[str, ...]]:
+) -> tuple[tuple[FileClock, ...], tuple[str, ...], tuple[Work, ...]]:
     """Write everything behind the header."""
     begin_ns = works[0].begin_ns
     files = [
@@ -141,11 +143,13 @@ def _fill(
     writer = journal.Journal(path, now_ns=lambda: begin_ns)
     try:
         recordings = [write_readings(writer, path, one, progress) for one in opened]
-        clocks = _clocks(recordings, works, rules)
+        clocks, works = _clocks(recordings, works, rules)
         for one, recording, clock in zip(opened, recordings, clocks, strict=True):
             writer.clock_pairs(recording.instrument, clock_samples(one, recording, clock, begin_ns))
-        first_ns, last_ns = _span_shown(works, recordings, clocks)
-        rests = list(_rests(phases, works, recordings, clocks))
+        covered = _covered(begin_ns, recordings, clocks)
+        first_ns, last_ns = _span_shown(works, *covered)
+        off_s = max(one.u_s for one in clocks) + max(one.interval_s for one in recordings)
+        rests = list(_rests(phases, works, off_s, *covered))
         for phase, rest_ns in rests:
             first_ns = min(first_ns, rest_ns)
             last_ns = max(last_ns, rest_ns + round(phase.duration_s * NS_PER_S))
@@ -178,7 +182,7 @@ def _fill(
         writer.flush(600.0)
     finally:
         writer.close()
-    return tuple(clocks), tuple(notes)
+    return tuple(clocks), tuple(notes), tuple(works)
 
 
 def _files_of(works: Sequence[Work]) -> Iterator[Path]:
@@ -210,25 +214,27 @@ def _kept(path: Path, folder: str, files: Sequence[Path]) -> Iterator[dict[str, 
 
 def _clocks(
     recordings: Sequence[Recording], works: Sequence[Work], rules: ClockRules
-) -> list[FileClock]:
-    """The clock of each file, in their order."""
+) -> tuple[list[FileClock], tuple[Work, ...]]:
+    """The clock of each file, in their order; and the phases, at the times that are told by the
+    steps of the file that has most readings a second."""
     found: dict[str, FileClock] = {}
-    for recording in recordings:
+    origin_ns, works = works[0].begin_ns, tuple(works)
+    for recording in sorted(recordings, key=lambda one: one.interval_s):
         given = rules.trust or rules.offset_s is not None or recording.meter.offset_s is not None
         if len(recording.watts) or given:
-            found[recording.instrument] = clock_of(recording, works, rules)
+            found[recording.instrument], works = clock_of(recording, works, rules, origin_ns)
     known = [(one, found[one.instrument]) for one in recordings if one.instrument in found]
     for recording in recordings:
         if recording.instrument not in found:
             found[recording.instrument] = shared_clock(recording, known)
-    return [found[one.instrument] for one in recordings]
+    return [found[one.instrument] for one in recordings], works
 
 
 def _covered(
-    works: Sequence[Work], recordings: Sequence[Recording], clocks: Sequence[FileClock]
+    begin_ns: int, recordings: Sequence[Recording], clocks: Sequence[FileClock]
 ) -> tuple[list[int], list[int]]:
-    """When each recording begins and ends, on fio's clock."""
-    begin_ns = works[0].begin_ns
+    """When each recording begins and ends, on fio's clock. ``begin_ns``: what its clock counts
+    from."""
     firsts = [begin_ns + round(one.first_offset_s * NS_PER_S) for one in clocks]
     lasts = [
         begin_ns + round(one.last_offset_s * NS_PER_S) + recording.last_ns - recording.first_ns
@@ -240,15 +246,15 @@ def _covered(
 def _rests(
     phases: Sequence[Phase],
     works: Sequence[Work],
-    recordings: Sequence[Recording],
-    clocks: Sequence[FileClock],
+    off_s: float,
+    firsts: Sequence[int],
+    lasts: Sequence[int],
 ) -> Iterator[tuple[Phase, int]]:
     """Each idle phase and its begin: as near to fio's phases as is surely not one of them.
+    ``off_s``: what is unknown of the recordings, which begin and end at ``firsts`` and ``lasts``.
 
     Raises ConfigurationError where the recordings do not reach so far.
     """
-    firsts, lasts = _covered(works, recordings, clocks)
-    off_s = max(one.u_s for one in clocks) + max(one.interval_s for one in recordings)
     for phase in phases:
         if phase.pattern.io:
             continue
@@ -271,19 +277,18 @@ def _rests(
 
 
 def _span_shown(
-    works: Sequence[Work], recordings: Sequence[Recording], clocks: Sequence[FileClock]
+    works: Sequence[Work], firsts: Sequence[int], lasts: Sequence[int]
 ) -> tuple[int, int]:
     """Begin and end of the run: the phases, and of the recording around them as much as shows what
     was before and after. A recording may be of a whole day."""
     begin_ns, end_ns = works[0].begin_ns, works[-1].end_ns
     around_ns = max(MOST_AROUND * (end_ns - begin_ns), LEAST_AROUND_NS)
-    firsts, lasts = _covered(works, recordings, clocks)
     first_ns = max(min(firsts), round(begin_ns - around_ns))
     last_ns = min(max(lasts), round(end_ns + around_ns))
     return min(first_ns, begin_ns), max(last_ns, end_ns)
 
 
-def import_json(found: Imported, works: Sequence[Work]) -> dict[str, Any]:
+def import_json(found: Imported) -> dict[str, Any]:
     """What was made of what, for a program."""
     return {
         "run": str(found.path),
@@ -297,7 +302,7 @@ def import_json(found: Imported, works: Sequence[Work]) -> dict[str, Any]:
                 "boundary_u_ns": work.boundary_u_ns,
                 "timed_by": work.timed_by,
             }
-            for work, phase in zip(works, phases_of(works), strict=True)
+            for work, phase in zip(found.works, phases_of(found.works), strict=True)
         ],
         "notes": list(found.notes),
     }

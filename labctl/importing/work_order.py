@@ -20,6 +20,8 @@ Phases that overlap by more worked at the same time."""
 ALIKE = 0.03
 """How far the rates of one clock may be apart."""
 
+BY_STEPS = ", and the steps of the watts"
+
 START_NS = 200 * NS_PER_MS
 """Half of how long the next fio takes to begin its I/O."""
 
@@ -43,6 +45,27 @@ def in_turn(works: Sequence[Work]) -> tuple[Work, ...]:
         middle_ns = after.begin_ns + overlap_ns // 2
         found[i] = replace(before, end_ns=middle_ns)
         found[j] = replace(after, begin_ns=middle_ns)
+    return tuple(found)
+
+
+def seen_at(works: Sequence[Work], shifts: Sequence[tuple[float, float]]) -> tuple[Work, ...]:
+    """The phases where the steps of the watts are, none of them shorter: of each what to add to its
+    times, and what is then unknown of them (s)."""
+    found: list[Work] = []
+    for work, (shift_s, u_s) in zip(works, shifts, strict=True):
+        shift_ns = round(shift_s * NS_PER_S)
+        late_ns = max(found[-1].end_ns - work.begin_ns - shift_ns, 0) if found else 0
+        by_ns = shift_ns + late_ns
+        found.append(
+            replace(
+                work,
+                begin_ns=work.begin_ns + by_ns,
+                end_ns=work.end_ns + by_ns,
+                boundary_u_ns=round(u_s * NS_PER_S) + late_ns,
+                timed_by=work.timed_by + BY_STEPS if shift_ns else work.timed_by,
+                traces=tuple(replace(one, t_ns=one.t_ns + by_ns) for one in work.traces),
+            )
+        )
     return tuple(found)
 
 

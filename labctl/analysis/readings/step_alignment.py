@@ -22,6 +22,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from labctl.analysis.readings.phase_shifts import fit_shifts, moved
 from labctl.analysis.readings.step_edges import EdgeFit, confirmed_by, fit_edges
 from labctl.analysis.readings.step_search import OffsetSearch
 
@@ -79,6 +80,9 @@ class Alignment:
     """Of each phase, whether an edge of it has a clear step."""
     searched: tuple[tuple[float, float], ...]
     """Offsets that were searched, and what of the variance each leaves, for a picture."""
+    shifts: tuple[tuple[float, float], ...] = ()
+    """Where the steps tell better than what was stated when phases were: of each what to add to its
+    times, and the half-width of what is then unknown of them (s)."""
 
     def at(self, phase_time_s: float) -> float:
         """The offset at a moment of the phases' clock."""
@@ -91,13 +95,14 @@ def align(
     spans: Sequence[tuple[float, float]],
     ranges: Sequence[tuple[float, float]],
     work: Sequence[tuple[Hashable, float]],
+    doubts: Sequence[float] = (),
 ) -> Alignment:
     """The offset of readings against phases.
 
     ``t`` (s, ascending, on the meter's clock) and ``watts`` are the readings, ``spans`` begin and
     end of each phase (s, on its own clock, in order), ``ranges`` the offsets that are searched,
-    ``work`` of each phase what kind of work it did (pattern, block size) and at how many IOPS.
-    Raises Misfit.
+    ``work`` of each phase what kind of work it did (pattern, block size) and at how many IOPS;
+    ``doubts`` the half-width of what is unknown of its times (s; left out: nothing). Raises Misfit.
     """
     interval = float(np.median(np.diff(t))) if len(t) > 2 else 0.0
     if interval <= 0:
@@ -113,7 +118,15 @@ def align(
         raise Misfit(NoAlignment.NO_STEPS, (offset,), (least,))
     if second is not None and second[1] < AS_GOOD * least:
         raise Misfit(NoAlignment.AMBIGUOUS, (offset, second[0]), (least, second[1]))
-    near = fit_edges(t, watts, spans, offset, interval)
+    shifts: tuple[tuple[float, float], ...] = ()
+    if doubts and max(doubts) > interval / 2:
+        found_shifts = fit_shifts(t, watts, spans, np.array(doubts), offset, interval)
+        if found_shifts is not None:
+            spans, offset = moved(spans, found_shifts.shifts), found_shifts.offset
+            both = found_shifts.shifts.tolist(), found_shifts.u.tolist()
+            shifts = tuple(zip(*both, strict=True))
+    off = max((u for _, u in shifts), default=0.0)
+    near = fit_edges(t, watts, spans, offset, interval, off)
     if near is None:
         raise Misfit(NoAlignment.NO_STEPS, (offset,))
     return Alignment(
@@ -125,8 +138,9 @@ def align(
         left=least,
         second_s=None if second is None else second[0],
         second_left=None if second is None else second[1],
-        confirmed=confirmed_by(t, watts, spans, near, interval),
+        confirmed=confirmed_by(t, watts, spans, near, interval, off),
         searched=far.curve(found),
+        shifts=shifts,
     )
 
 

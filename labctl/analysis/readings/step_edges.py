@@ -45,7 +45,7 @@ phase may have as many late ends as it has begins): how far they are from the ot
 
 
 @dataclass(frozen=True, slots=True)
-class _Edge:
+class Edge:
     """An edge between two levels, at a moment of the phases' clock; ``doubt``: half of the pause
     that it stands for. ``low`` and ``high`` are the bounds of what may be looked at."""
 
@@ -70,22 +70,27 @@ class EdgeFit:
     edges: int
 
 
-def _edges(spans: Sequence[tuple[float, float]], interval: float) -> list[_Edge]:
-    """Every change of level. A pause shorter than three readings is one edge."""
+def edges_of(
+    spans: Sequence[tuple[float, float]], interval: float, pause: float = 0.0, reach: float = 0.0
+) -> list[Edge]:
+    """Every change of level. A pause shorter than three readings is one edge; so is one shorter
+    than ``pause`` (s), which may not be there. ``reach``: how far off the first and the last may
+    be."""
     found = []
-    pad = SIDE_READINGS * interval
+    pad = SIDE_READINGS * interval + reach
+    shortest = max(3 * interval, pause)
     for k, (begin, end) in enumerate(spans):
         before = spans[k - 1] if k else None
         after = spans[k + 1] if k + 1 < len(spans) else None
-        if before is None or begin - before[1] >= 3 * interval:
+        if before is None or begin - before[1] >= shortest:
             low = begin - pad if before is None else before[1]
-            found.append(_Edge(begin, low, end, 0.0, (k,)))
-        if after is None or after[0] - end >= 3 * interval:
+            found.append(Edge(begin, low, end, 0.0, (k,)))
+        if after is None or after[0] - end >= shortest:
             high = end + pad if after is None else after[0]
-            found.append(_Edge(end, begin, high, 0.0, (k,)))
+            found.append(Edge(end, begin, high, 0.0, (k,)))
         else:
             middle, half = (end + after[0]) / 2, (after[0] - end) / 2
-            found.append(_Edge(middle, begin, after[1], half, (k, k + 1)))
+            found.append(Edge(middle, begin, after[1], half, (k, k + 1)))
     return found
 
 
@@ -95,13 +100,15 @@ def fit_edges(
     spans: Sequence[tuple[float, float]],
     offset: float,
     interval: float,
+    off: float = 0.0,
 ) -> EdgeFit | None:
-    """Offset, drift and their uncertainty by each edge alone; None where none has a step."""
+    """Offset, drift and their uncertainty by each edge alone; None where none has a step.
+    ``off``: by how much the times of single phases may be off (s)."""
     span = spans[-1][1] - spans[0][0]
-    reach = 3 * interval + QUARTZ * span / 2
+    reach = 3 * interval + QUARTZ * span / 2 + off
     rows = []
-    for edge in _edges(spans, interval):
-        fitted = _lag(t, watts, edge, offset, interval, reach)
+    for edge in edges_of(spans, interval):
+        fitted = lag_of(t, watts, edge, offset, interval, reach)
         if fitted is not None:
             rows.append((edge.at, *fitted, edge.doubt))
     if not rows:
@@ -151,7 +158,7 @@ def _agreeing(lags: Floats, spreads: Floats) -> NDArray[np.bool_]:
 
 
 def _around(
-    t: Floats, watts: Floats, edge: _Edge, offset: float, interval: float, reach: float
+    t: Floats, watts: Floats, edge: Edge, offset: float, interval: float, reach: float
 ) -> tuple[Floats, Floats] | None:
     """Readings around an edge, times since it; without those that another edge may touch."""
     low = max(edge.low, edge.at - SIDE_READINGS * interval - reach) - offset
@@ -177,8 +184,8 @@ def _step(x: Floats, y: Floats, lag: float, clear: float) -> tuple[float, float]
     return (step, noise) if abs(step) > SIGNIFICANT * noise else None
 
 
-def _lag(
-    t: Floats, watts: Floats, edge: _Edge, offset: float, interval: float, reach: float
+def lag_of(
+    t: Floats, watts: Floats, edge: Edge, offset: float, interval: float, reach: float
 ) -> tuple[float, float] | None:
     """The lag of an edge behind its time, and its standard deviation; None without a clear step."""
     found = _around(t, watts, edge, offset, interval, reach)
@@ -208,16 +215,23 @@ def _lag(
 
 
 def confirmed_by(
-    t: Floats, watts: Floats, spans: Sequence[tuple[float, float]], near: EdgeFit, interval: float
+    t: Floats,
+    watts: Floats,
+    spans: Sequence[tuple[float, float]],
+    near: EdgeFit,
+    interval: float,
+    off: float = 0.0,
 ) -> tuple[bool, ...]:
-    """Of each phase, whether an edge of it has a clear step where it is expected."""
+    """Of each phase, whether an edge of it has a clear step where it is expected; ``off``: by how
+    much its times may be off (s)."""
     sure = [False] * len(spans)
-    for edge in _edges(spans, interval):
+    for edge in edges_of(spans, interval):
         offset = near.offset + near.drift * (edge.at - near.middle)
-        found = _around(t, watts, edge, offset, interval, interval)
+        found = _around(t, watts, edge, offset, interval, interval + off)
         if found is None:
             continue
-        if _step(*found, 0.0, interval + min(near.u + edge.doubt, 5 * interval)) is not None:
+        clear = interval + min(near.u + edge.doubt, 5 * interval) + off
+        if _step(*found, 0.0, clear) is not None:
             for phase in edge.phases:
                 sure[phase] = True
     return tuple(sure)

@@ -197,7 +197,7 @@ def import_files(
         print()
     make_report(RunRecord(found.path), quiet=json_output)
     if json_output:
-        print(json.dumps(import_json(found, works), ensure_ascii=False))
+        print(json.dumps(import_json(found), ensure_ascii=False))
         return
     print(f"run: {found.path}")
     print(f"report: {found.path / 'report.html'}")

@@ -38,6 +38,27 @@ def known() -> tuple[Bench, Bench]:
     return bench(reads), bench(mixed, seed=2)
 
 
+@pytest.mark.parametrize("rate_hz", [10.0, 100.0])
+def test_phases_that_hang_on_one_end_are_as_sure_as_those_with_a_start(
+    tmp_path: Path, rate_hz: float
+) -> None:
+    """Six jobs that waited for each other: what is unknown of the end and of the gaps is common to
+    those before, and the steps of the watts tell it."""
+    depths = (1, 32, 1, 32, 1, 32)
+    works = tuple(Work(Pattern.RANDREAD, 4.0, 4096, depth) for depth in depths)
+    made = bench(works, rate_hz=rate_hz)
+    file = made.write_csv(tmp_path / "psu.csv", Clock(ahead_s=3.4))
+    wide = {}
+    for start in (True, False):
+        fio = made.write_stonewalled(tmp_path / f"{start}.json", start=start)
+        found, summary = imported(file, fio, tmp_path / "runs")
+        assert all(inside(made, summary)) and all(found.clocks[0].confirmed)
+        wide[start] = [one.watts.u for one in summary.phases if one.watts is not None]
+        runtimes = [one.duration_s for one in found.works]
+        assert runtimes == pytest.approx([4.0] * 6, abs=0.02)
+    assert max(np.divide(wide[False], wide[True])) < 1.5
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("rate_hz", [1.0, 10.0, 100.0])
 def test_the_truth_is_inside_u_in_95_of_100_phases(

@@ -1,0 +1,130 @@
+"""By how much phases are off the times that are stated of them, from the steps of the watts.
+
+Where nobody wrote down when a phase began, its times hang on something else: the end of all jobs,
+the gap between two of them. Its length is known. So it lies between the step at its begin and the
+step at its end: it began no earlier than the one, and no later than its length before the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.readings.step_edges import Edge, edges_of, lag_of
+
+Floats = NDArray[np.float64]
+Spans = list[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseShifts:
+    """What to add to the times of each phase (s), and the half-width of what is then unknown of
+    them against the watts (about 95 %); ``offset``: what to add to the meter's times."""
+
+    shifts: Floats
+    u: Floats
+    offset: float
+
+
+def fit_shifts(
+    t: Floats,
+    watts: Floats,
+    spans: Sequence[tuple[float, float]],
+    doubts: Floats,
+    offset: float,
+    interval: float,
+) -> PhaseShifts | None:
+    """The shifts of phases; None where none has a clear step at both of its edges.
+
+    ``t`` and ``watts`` are the readings, ``offset`` (s) brings them near the phases ``spans``.
+    ``doubts``: of each phase the half-width of what is unknown of its times (s). The times of one
+    without two clear steps are left to it.
+    """
+    worst = float(doubts.max())
+    far = _seen(t, watts, list(spans), offset, interval, 2 * worst, 2 * worst)
+    known = np.isfinite(far.u)
+    if not known.any():
+        return None
+    late, u = far.late, far.u
+    reach = float(u[known].max())
+    # once more around where they were seen: now a pause may be told from an edge
+    around = _filled(late, known)
+    near = _seen(t, watts, moved(spans, around), offset, interval, reach, 0.0)
+    better = near.u < u
+    late, u = np.where(better, around + near.late, late), np.where(better, near.u, u)
+    known |= better
+    # what all have in common is the meter's offset: the surest times say it
+    weights = np.where(known, 1 / np.hypot(doubts, np.where(known, u, 0.0)) ** 2, 0.0)
+    common = float(weights @ np.where(known, late, 0.0) / weights.sum())
+    shifts = _filled(late, known) - common
+    sure = known & (np.abs(shifts) <= 2 * (worst + interval))
+    if not sure.any():
+        return None
+    shifts = _filled(np.where(sure, shifts, np.nan), sure)
+    stated = doubts <= interval / 2  # better than any step could say it
+    return PhaseShifts(
+        np.where(stated, 0.0, shifts), np.where(sure & ~stated, u, doubts), offset - common
+    )
+
+
+def moved(spans: Sequence[tuple[float, float]], shifts: Floats) -> Spans:
+    """Phases at their shifted times, none of them before the one before it has ended."""
+    found = [(begin + own, end + own) for (begin, end), own in zip(spans, shifts, strict=True)]
+    for k in range(len(found) - 1):
+        (begin, end), (after, last) = found[k], found[k + 1]
+        if end > after:
+            middle = min(max((end + after) / 2, begin), last)
+            found[k], found[k + 1] = (begin, middle), (middle, last)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """By how much each phase is late (s), and the half-width of its doubt; NaN, infinite: of one
+    without two clear steps."""
+
+    late: Floats
+    u: Floats
+
+
+def _seen(
+    t: Floats, watts: Floats, spans: Spans, offset: float, interval: float,
+    off: float, pause: float,
+) -> _Seen:  # fmt: skip
+    """``off``: how far a step may be from its edge; ``pause``: one that is shorter may not be
+    there."""
+    reach = 3 * interval + off
+    steps: dict[tuple[int, str], tuple[float, float]] = {}
+    for edge in edges_of(spans, interval, pause, reach):
+        fitted = lag_of(t, watts, edge, offset, interval, reach)
+        if fitted is None:
+            continue
+        at = edge.at - fitted[0]
+        for phase, end in _ends(edge, spans):
+            steps[phase, end] = at - spans[phase][0 if end == "begin" else 1], fitted[1]
+    late, u = np.full(len(spans), math.nan), np.full(len(spans), math.inf)
+    for k in range(len(spans)):
+        if (k, "begin") in steps and (k, "end") in steps:
+            (first, spread), (last, other) = steps[k, "begin"], steps[k, "end"]
+            late[k] = (first + last) / 2
+            u[k] = abs(last - first) / 2 + math.hypot(spread, other) + interval / 20
+    return _Seen(late, u)
+
+
+def _ends(edge: Edge, spans: Spans) -> list[tuple[int, str]]:
+    """The phases that begin or end at an edge."""
+    if len(edge.phases) == 2:
+        return [(edge.phases[0], "end"), (edge.phases[1], "begin")]
+    (phase,) = edge.phases
+    return [(phase, "begin" if edge.at == spans[phase][0] else "end")]
+
+
+def _filled(late: Floats, known: NDArray[np.bool_]) -> Floats:
+    """Of phases that were not seen, what those beside them are."""
+    places = np.arange(len(late))
+    found: Floats = np.interp(places, places[known], late[known])
+    return found

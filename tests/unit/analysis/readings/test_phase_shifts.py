@@ -1,0 +1,66 @@
+"""What is unknown of the phases' own times, from the steps of the watts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from labctl.analysis.readings.phase_shifts import fit_shifts
+
+LENGTH_S = 5.0
+LEVELS = (6.0, 9.0, 7.0, 12.0, 5.0, 11.0)
+DOUBTS = np.array([0.9, 0.75, 0.6, 0.45, 0.3, 0.15])
+"""Of jobs that waited for each other: the end of all, and of each the gaps behind it (s)."""
+
+Floats = NDArray[np.float64]
+
+
+def _stated(count: int) -> list[tuple[float, float]]:
+    """One after another, 0.15 s apart."""
+    return [(10.0 + k * (LENGTH_S + 0.15), 10.0 + k * (LENGTH_S + 0.15) + LENGTH_S)
+            for k in range(count)]  # fmt: skip
+
+
+def _watts(t: Floats, spans: list[tuple[float, float]], interval: float, seed: int) -> Floats:
+    """Readings, each the mean over its interval, of phases that really were at ``spans``."""
+    watts = 2.0 + np.random.default_rng(seed).normal(0, 0.02, len(t))
+    for (begin, end), level in zip(spans, LEVELS, strict=False):
+        part = np.clip((t + interval / 2 - begin) / interval, 0, 1)
+        part -= np.clip((t + interval / 2 - end) / interval, 0, 1)
+        watts += (level - 2.0) * part
+    return watts
+
+
+@pytest.mark.parametrize("interval", [0.5, 0.1, 0.01])
+@pytest.mark.parametrize("gap_s", [0.0, 0.02, 0.3])
+def test_gaps_between_jobs_that_waited_are_found(interval: float, gap_s: float) -> None:
+    stated = _stated(6)
+    late = [(5 - k) * (0.15 - gap_s) for k in range(6)]
+    true = [(a + own, b + own) for (a, b), own in zip(stated, late, strict=True)]
+    t = np.arange(0.0, 60.0, interval)
+    for seed in range(10):
+        watts = _watts(t, true, interval, seed)
+        found = fit_shifts(t, watts, stated, DOUBTS, 0.0, interval)
+        assert found is not None
+        left = np.array(late) - found.shifts + found.offset
+        assert (np.abs(left) <= found.u + interval / 2).all(), (seed, left, found.u)
+        assert found.u.mean() < 0.7 * DOUBTS.mean()
+        assert interval > 0.01 or found.u.max() < 0.05
+
+
+def test_a_phase_without_a_step_keeps_its_doubt() -> None:
+    stated = _stated(6)
+    t = np.arange(0.0, 60.0, 0.05)
+    watts = _watts(t, [*stated[:2], (stated[2][0], stated[3][1]), *stated[4:]], 0.05, 1)
+    doubts = np.full(6, 0.15)  # six fios, each with an end of its own
+    found = fit_shifts(t, watts, stated, doubts, 0.0, 0.05)
+    assert found is not None
+    assert found.u[[2, 3]].tolist() == [0.15, 0.15]
+    assert (np.abs(found.shifts + found.offset) <= found.u + 0.025).all()
+
+
+def test_watts_without_a_step_say_nothing() -> None:
+    t = np.arange(0.0, 60.0, 0.05)
+    watts = 2.0 + np.random.default_rng(1).normal(0, 0.1, len(t))
+    assert fit_shifts(t, watts, _stated(6), DOUBTS, 0.0, 0.05) is None
