@@ -109,7 +109,7 @@ ELSEWHERE = {
     ),
     "labctl mqtt forget my-rig.toml": "tests/servers/test_mqtt_sink.py runs it with a broker",
 }
-"""Commands that are not run here, and why. Nor is what needs sudo (see test_service_unit.py), nor
+"""Commands that are not run here, and why. Nor is what needs sudo (see daemon/test_unit.py), nor
 what installs labctl (see test_install_lines.py)."""
 
 LONG = {

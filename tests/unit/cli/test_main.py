@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import typer
 
-from labctl.cli.main import COMMANDS, RENAMED, app
+from labctl.cli.commands import COMMANDS, RENAMED
+from labctl.cli.main import app
 from labctl.config.find_rig import EXAMPLES
 from tests.forked_labctl import labctl
 

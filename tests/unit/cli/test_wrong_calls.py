@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from labctl.cli.main import COMMANDS, app, main
+from labctl.cli.commands import COMMANDS
+from labctl.cli.main import app, main
 from labctl.errors import GuardTripped, LabctlError, Refused
 from labctl.record.layout import HEADER_FILE
 from labctl.service.locks.rig_lock import RigLock

@@ -24,7 +24,7 @@ from tests.unit.importing.made_runs import (
     imported,
     mistake,
 )
-from tests.unit.importing.test_dialects import DIALECTS
+from tests.unit.importing.test_guess import DIALECTS
 
 
 def test_a_given_plan_names_the_phases(sweep: Bench, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from labctl.analysis.steady_state.enough import (
-    LOOKS,
+    CHECKS_GROW,
     Enough,
     Expected,
     Keeps,
@@ -17,7 +17,7 @@ from labctl.analysis.steady_state.enough import (
     MetersPart,
     Quantity,
     Target,
-    last_look,
+    last_check,
 )
 from labctl.analysis.steady_state.time_cells import MOST_CELLS, TimeCells, total
 
@@ -55,7 +55,7 @@ def test_a_quiet_phase_ends_at_its_shortest_time() -> None:
     phase = fed(level, 20.0)
     assert Keeps.SHORTEST in phase.state(19.9).keeps
     state = phase.state(20.0)
-    assert state.enough and state.looked_s == 20.0
+    assert state.enough and state.checked_s == 20.0
     watts = state.known[Quantity.WATTS]
     assert watts.mean == pytest.approx(6.0, rel=1e-3)
     assert watts.repeatability <= watts.target_u and watts.meters_u == 0.0
@@ -64,7 +64,7 @@ def test_a_quiet_phase_ends_at_its_shortest_time() -> None:
 
 def test_at_the_longest_time_the_repeatability_is_that_of_independent_readings() -> None:
     known = fed(level, 180.0, noise=0.01).state(180.0).known[Quantity.WATTS]
-    n = int(last_look(180.0, 20.0) / STEP_S)
+    n = int(last_check(180.0, 20.0) / STEP_S)
     ahead = 180.0 / (n * STEP_S) - 1
     line = ahead * math.hypot(1, 1) * 0.01 * 6.0 / math.sqrt(n)
     alone = 2 * 0.01 * 6.0 / math.sqrt(n)
@@ -186,12 +186,12 @@ def test_readings_that_stopped_keep_it_going() -> None:
     assert Keeps.FEW_READINGS in first.keeps and not first.enough
 
 
-def test_looks_grow_and_one_is_at_the_shortest_time() -> None:
-    assert last_look(20.0, 20.0) == 20.0
-    assert last_look(20.0 * LOOKS - 0.1, 20.0) == 20.0
-    assert last_look(20.0 * LOOKS + 0.1, 20.0) == pytest.approx(20.0 * LOOKS)
-    assert last_look(19.9, 20.0) == pytest.approx(20.0 / LOOKS)
-    assert last_look(0.0, 20.0) == 0.0
+def test_checks_grow_and_one_is_at_the_shortest_time() -> None:
+    assert last_check(20.0, 20.0) == 20.0
+    assert last_check(20.0 * CHECKS_GROW - 0.1, 20.0) == 20.0
+    assert last_check(20.0 * CHECKS_GROW + 0.1, 20.0) == pytest.approx(20.0 * CHECKS_GROW)
+    assert last_check(19.9, 20.0) == pytest.approx(20.0 / CHECKS_GROW)
+    assert last_check(0.0, 20.0) == 0.0
 
 
 def test_asking_more_often_ends_nothing_sooner() -> None:
@@ -206,8 +206,8 @@ def test_asking_more_often_ends_nothing_sooner() -> None:
         if number % 5 == 0:
             asked.add_iops(t_s, 6000.0 * (1 + 0.002 * rng.normal()))
         if asked.state(t_s).enough:
-            ended.append(asked.state(t_s).looked_s)
-    assert ended and set(ended) <= {last_look(t_s, 20.0) for t_s in np.arange(20.0, 121.0)}
+            ended.append(asked.state(t_s).checked_s)
+    assert ended and set(ended) <= {last_check(t_s, 20.0) for t_s in np.arange(20.0, 121.0)}
     assert asked.state(120.0).known == phase.state(120.0).known
 
 
@@ -254,15 +254,17 @@ def test_a_settled_number_is_stated_no_better_than_what_lets_it_settle() -> None
     def settled(seconds: float) -> Known:
         return fed(level, seconds, noise=0.01).state(seconds).known[Quantity.WATTS]
 
-    looks = [20.0 * LOOKS**number + 0.01 for number in range(23)]
-    ends = next(at for at, s in enumerate(looks) if settled(s).repeatability <= settled(s).target_u)
-    first, second = settled(looks[ends]), settled(looks[ends + 1])
+    checks = [20.0 * CHECKS_GROW**number + 0.01 for number in range(23)]
+    ends = next(
+        at for at, s in enumerate(checks) if settled(s).repeatability <= settled(s).target_u
+    )
+    first, second = settled(checks[ends]), settled(checks[ends + 1])
     assert first.repeatability == pytest.approx(first.target_u)
     assert second.repeatability < first.repeatability
 
 
 def test_a_number_that_was_not_good_enough_before_is_stated_no_better_than_its_target() -> None:
-    """Of the first look that is good enough alone; a phase that goes on for its heat shows what it
+    """Of the first check that is good enough alone; a phase that goes on for its heat shows what it
     knows by then."""
     target = Target({Quantity.WATTS: 0.006})
     expected = Expected(180.0, meters=MetersPart(gain=0.002))
@@ -274,10 +276,10 @@ def test_a_number_that_was_not_good_enough_before_is_stated_no_better_than_its_t
         if number % 5 == 0:
             phase.add_iops(number * STEP_S, 1000.0)
         state = phase.state(number * STEP_S)
-        if not shown or shown[-1].looked_s != state.looked_s:
+        if not shown or shown[-1].checked_s != state.checked_s:
             shown.append(state)
     ends = next(at for at, state in enumerate(shown) if state.enough)
-    assert not shown[ends - 1].enough and shown[ends].looked_s > 20.0
+    assert not shown[ends - 1].enough and shown[ends].checked_s > 20.0
     first, second = (shown[at].known[Quantity.WATTS] for at in (ends, ends + 1))
     assert first.u == pytest.approx(first.target_u)
     assert first.repeatability >= math.sqrt(0.006**2 - 0.002**2) * first.mean * 0.9999

@@ -25,7 +25,7 @@ def seen(points: int, seconds_each: int = 10) -> tuple[SoFar, View]:
         rails = {"12V": LiveRail(12.0, amps, 12.0 * amps)}
         view = replace(view, phase=phase, rails=rails)
         for second in range(seconds_each):
-            so_far.look(view, (index * seconds_each + second) * NS_PER_S)
+            so_far.add(view, (index * seconds_each + second) * NS_PER_S)
     return so_far, view
 
 
@@ -63,8 +63,8 @@ def test_idling_and_preparing_are_no_points_and_nothing_shows_before_anything_is
     assert so_far.table() is None and so_far.power_line() is None
     for number, role in enumerate((Role.IDLE_BEFORE, Role.PREPARE)):
         view = replace(full_view(), phase=replace(PHASE, index=number, role=role), rails={})
-        so_far.look(view, number * NS_PER_S)
-    so_far.look(replace(full_view(), phase=None), 9 * NS_PER_S)
+        so_far.add(view, number * NS_PER_S)
+    so_far.add(replace(full_view(), phase=None), 9 * NS_PER_S)
     assert so_far.points == []
     assert bar(0) == "" and len(bar(7.0)) == len(bar(1.0))
 

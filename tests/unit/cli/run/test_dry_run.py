@@ -15,7 +15,7 @@ from labctl.record.point_end import PointEnd, PointEnding, PointState
 from labctl.record.timebase import NS_PER_S, Timebase
 from tests.forked_labctl import labctl
 
-RIGS = Path(__file__).parents[3] / "labctl" / "config" / "rigs"
+RIGS = Path(__file__).parents[4] / "labctl" / "config" / "rigs"
 PLAN = """
 name = "p"
 until = "settled"
