@@ -154,7 +154,7 @@ def _become(request: Mapping[str, Any], files: array.array[int]) -> None:
 
 def _import_all() -> None:
     """Import what commands import, and the slow libraries that they import late."""
-    from labctl.cli.main import COMMANDS
+    from labctl.cli.commands import COMMANDS
 
     for command in COMMANDS.values():
         importlib.import_module(f"labctl.cli.{command.place.partition(':')[0]}")

@@ -15,7 +15,7 @@ import pytest
 
 from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
-from labctl.cli.main import INTERRUPTED
+from labctl.errors import INTERRUPTED
 from labctl.record.events import Outcome
 from labctl.record.reader import RunRecord
 from tests.bench.test_measure import WITHIN_S, Lab, alive, asleep, ended, summary_of, wait_for

@@ -19,7 +19,8 @@ import pytest
 import typer.main
 from packaging.requirements import Requirement
 
-from labctl.cli.main import COMMANDS, app
+from labctl.cli.commands import COMMANDS
+from labctl.cli.main import app
 from labctl.installed import Extra
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import find_runs
