@@ -157,8 +157,8 @@ def identify_serial(port: str) -> FoundInstrument:
     It listens once for all meters that send in one format. SCPI comes last: its letters are
     commands to the meters whose queries are one letter. Raises ConnectionLost, WrongInstrument.
     """
-    for (question, line_format), together in groupby(drivers.serial_signs(), _heard_as):
-        found = _heard(SerialLine(port, port, line_format), question, list(together))
+    for (question, line_format), together in groupby(drivers.serial_signs(), _question_and_format):
+        found = _sign_on_line(SerialLine(port, port, line_format), question, list(together))
         if found is not None:
             driver, sign = found
             path = stable_path(port)
@@ -172,11 +172,11 @@ def identify_serial(port: str) -> FoundInstrument:
     return FoundInstrument(port, "")
 
 
-def _heard_as(sign: tuple[str, SerialSign]) -> tuple[bytes, SerialFormat]:
+def _question_and_format(sign: tuple[str, SerialSign]) -> tuple[bytes, SerialFormat]:
     return sign[1].question, sign[1].line_format
 
 
-def _heard(
+def _sign_on_line(
     line: SerialLine, question: bytes, signs: Sequence[tuple[str, SerialSign]]
 ) -> tuple[str, SerialSign] | None:
     """The first of these signs, which have one question, that is heard on the line."""

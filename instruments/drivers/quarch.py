@@ -211,7 +211,7 @@ class Quarch:
             all_taken = stripes.all_taken
         self._reads += 1  # and not the time: a recorded session takes the same turns
         if self._reads % _STATE_EVERY == 0 or not all_taken:
-            batches.append(self._look_after_the_stream(all_taken))
+            batches.append(self._renew_stream(all_taken))
         return joined(batches)
 
     def close(self) -> None:
@@ -343,7 +343,7 @@ class Quarch:
             )
         return volts, amps
 
-    def _look_after_the_stream(self, all_taken: bool) -> Batch:
+    def _renew_stream(self, all_taken: bool) -> Batch:
         """Begin a new stream where this one ended, or where far more waits than is taken."""
         state = self._state()
         seconds = state.buffered * self._settings.stripe_us * 1e-6

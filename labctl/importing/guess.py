@@ -27,7 +27,7 @@ from labctl.importing.rails import (
     heading_of,
     name_of,
     rails_in,
-    told,
+    used_columns,
     with_stated,
 )
 from labctl.importing.ready import Recognised, recognise
@@ -56,7 +56,7 @@ def guess(file: Path, given: Given, ready: str = "") -> Guess:
     """The mapping of a file, as far as a person did not give it; ``ready``: the name of the ready
     mapping to take, else the one that knows the file is taken, if there is one.
 
-    Raises ConfigurationError: what cannot be told, with what to say.
+    Raises ConfigurationError: what cannot be recognised, with what to say.
     """
     start = _beginning(file)
     if start.startswith(JLS):
@@ -152,7 +152,9 @@ def _of_jls(file: Path, given: Given) -> Meter:
         "stamp": "middle",
         "accuracy_pct": given.accuracy_pct,
         "rails": {
-            given.rail or re.sub(r"[^A-Za-z0-9_-]+", "-", name): with_stated(told(columns), given)
+            given.rail or re.sub(r"[^A-Za-z0-9_-]+", "-", name): with_stated(
+                used_columns(columns), given
+            )
             for name, columns in rails.items()
         },
     }

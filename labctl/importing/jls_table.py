@@ -34,7 +34,7 @@ _EPOCH_S = 1_514_764_800
 """JLS counts 2**-30 s since the begin of 2018, UTC (``jls/time.h``)."""
 
 _SINCE_EPOCH = 86_400 * _SECOND
-"""Of a file that nobody told the time, its first sample is at 0."""
+"""Of a file whose recorder had no time of day, its first sample is at 0."""
 
 
 def signals_of(file: Path) -> tuple[dict[str, SignalDef], bool]:

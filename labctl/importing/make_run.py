@@ -192,7 +192,7 @@ def _files_of(works: Sequence[Work]) -> Iterator[Path]:
 
 
 def _kept(path: Path, folder: str, files: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """Copies of files, with their checksums; two of one name are told apart by a number."""
+    """Copies of files, with their checksums; those of one name get a number."""
     target = path / IMPORT_DIR / folder
     target.mkdir(parents=True, exist_ok=True)
     for number, file in enumerate(files, 1):

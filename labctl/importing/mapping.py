@@ -173,7 +173,7 @@ class Meter(_Part):
         return "\t" if self.delimiter == "tab" else self.delimiter
 
     @model_validator(mode="after")
-    def _can_be_told_apart(self) -> Meter:
+    def _keys_agree(self) -> Meter:
         if self.delimiter == self.decimal:
             raise ValueError("delimiter and decimal must differ")
         if self.first_line <= self.heading_line:

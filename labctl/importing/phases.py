@@ -76,7 +76,7 @@ def of_fio(phases: Sequence[Phase]) -> list[Phase]:
 
 
 def plan_text(name: str, phases: Sequence[Phase]) -> str:
-    """The plan that these phases are of, as labctl would be told to do it again."""
+    """The plan that these phases are of, as it would be written to run it again."""
     lines = [f'name = "{name}"', 'source = "inferred from what fio printed"']
     idle_s = {phase.role: phase.duration_s for phase in phases if not phase.pattern.io}
     lines.append(f"idle_before_s = {idle_s.get(Role.IDLE_BEFORE, 0.0):g}")
@@ -97,7 +97,7 @@ def plan_text(name: str, phases: Sequence[Phase]) -> str:
                 if phase.buffer_compress_pct
                 else []
             ),
-            f"duration_s = {_meant_s(phase):g}",
+            f"duration_s = {_asked_duration_s(phase):g}",
         ]
     return "\n".join(lines) + "\n"
 
@@ -107,10 +107,11 @@ def _sweeps(phases: Sequence[Phase]) -> list[list[Phase]]:
     found: list[list[Phase]] = []
     for phase in phases:
         last = found[-1] if found else []
-        alike = replace(phase, index=0, queue_depth=1, duration_s=_meant_s(phase))
+        alike = replace(phase, index=0, queue_depth=1, duration_s=_asked_duration_s(phase))
         if (
             last
-            and replace(last[0], index=0, queue_depth=1, duration_s=_meant_s(last[0])) == alike
+            and replace(last[0], index=0, queue_depth=1, duration_s=_asked_duration_s(last[0]))
+            == alike
             and phase.queue_depth not in [one.queue_depth for one in last]
         ):
             last.append(phase)
@@ -119,8 +120,8 @@ def _sweeps(phases: Sequence[Phase]) -> list[list[Phase]]:
     return found
 
 
-def _meant_s(phase: Phase) -> float:
-    """How long fio was told to work: it takes some milliseconds more or less."""
+def _asked_duration_s(phase: Phase) -> float:
+    """How long fio was asked to work: it takes some milliseconds more or less."""
     whole = round(phase.duration_s)
     near = abs(phase.duration_s - whole) <= max(MEANT * phase.duration_s, MEANT_S)
     return float(whole) if whole and near else phase.duration_s

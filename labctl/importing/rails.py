@@ -99,7 +99,7 @@ def rails_in(
         raise not_there(file, "--rail", given.rail, f"the file has several: {', '.join(rails)}")
     named = {}
     for name, columns in rails.items():
-        named[given.rail or name or "drive"] = with_stated(told(columns), given)
+        named[given.rail or name or "drive"] = with_stated(used_columns(columns), given)
     return {"rails": named}
 
 
@@ -133,7 +133,7 @@ def _of_rail(file: Path, found: Sniffed, kind: str, text: str) -> tuple[str, str
     return name, column
 
 
-def told(columns: dict[str, Column]) -> dict[str, Column]:
+def used_columns(columns: dict[str, Column]) -> dict[str, Column]:
     """Of a rail's columns those that are used: volts and amps say more than watts, and both at the
     same moment."""
     if "volts" in columns and "amps" in columns:

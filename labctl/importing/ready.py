@@ -46,11 +46,11 @@ class Ready(BaseModel):
     ignore: Pattern | None = None
     """Columns, by their whole heading, that are no readings of their own."""
     rail: Pattern | None = None
-    """What of a heading is the name of its rail, as a group ``rail``; else it is told from it."""
+    """What of a heading is the name of its rail, as a group ``rail``; else the usual name."""
     time: list[Pattern] = Field(default_factory=list)
     """The column of the time by its whole heading: the first pattern that fits one."""
     time_format: str = ""
-    """Empty: told from the values."""
+    """Empty: found from the values."""
     interval: Pattern | None = None
     """Of a file without times, what says in the lines before the readings how far they are apart:
     a group ``seconds``, or ``rate`` (Hz) with its ``size`` (k, M, G)."""

@@ -360,7 +360,7 @@ class Table:
                 raise not_there(
                     self.file,
                     f"line {int(lines[worst])}",
-                    self._said(int(t_ns[worst])),
+                    self._time_text(int(t_ns[worst])),
                     f"is {seconds:.6g} s before the line above it: its clock was set, or two "
                     "recordings are in one file; cut it there and name both files",
                 )
@@ -381,7 +381,7 @@ class Table:
         seen.last_ns = int(t_ns[-1])
         return Part(t_ns if long else t_ns[~again], found)
 
-    def _said(self, t_ns: int) -> str:
+    def _time_text(self, t_ns: int) -> str:
         form = self.meter.time_format
         if is_absolute(form) and form != CLOCK_ONLY:
             return f"{utc(t_ns)} UTC"

@@ -26,19 +26,19 @@ def options_of(document: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     of_all = document.get("global options")
     if isinstance(of_all, list):  # of several clients, each with its address
         own = [one for one in of_all if isinstance(one, dict)]
-        here = [one for one in own if _address(one) == _address(job)]
+        here = [one for one in own if _client_address(one) == _client_address(job)]
         of_all = (here or own or [{}])[0]
     return {**(of_all if isinstance(of_all, dict) else {}), **table_of(job, "job options")}
 
 
-def _address(of: dict[str, Any]) -> tuple[Any, Any]:
+def _client_address(of: dict[str, Any]) -> tuple[Any, Any]:
     return of.get("hostname"), of.get("port")
 
 
 def axes_of(file: Path, document: dict[str, Any], jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Pattern, block size, queue depth, jobs and read share. Raises ConfigurationError."""
     options = [options_of(document, job) for job in jobs]
-    names = [(*_address(job), str(job.get("jobname", ""))) for job in jobs]
+    names = [(*_client_address(job), str(job.get("jobname", ""))) for job in jobs]
     patterns = {_pattern(file, one, job) for one, job in zip(options, jobs, strict=True)}
     sizes = {_block_size(file, one, job) for one, job in zip(options, jobs, strict=True)}
     named = _NAME_OF_BENCH_FIO.search(file.stem)

@@ -17,8 +17,8 @@ from labctl.analysis.results import Component
 from labctl.analysis.stats.time_mean import TimeMean
 from labctl.analysis.stats.uncertainty import expanded_u
 from labctl.analysis.steady_state.enough import (
+    CHECKS_GROW,
     COLLECTION_S,
-    LOOKS,
     Enough,
     Expected,
     Keeps,
@@ -82,9 +82,9 @@ def phase(
         meters=MetersPart(gain=GAIN),
     )
     rule = Enough(target, expected, ["12V"])
-    look_s, fed_s = expected.least_s, 0.0
+    check_s, fed_s = expected.least_s, 0.0
     while True:
-        now_s = min(look_s + 0.01, longest_s)
+        now_s = min(check_s + 0.01, longest_s)
         first, last = round(fed_s / READ_S), int(now_s / READ_S + 1e-6)
         for t_s, value in zip(times[first:last].tolist(), watts[first:last].tolist(), strict=True):
             rule.add_watts("12V", t_s, value)
@@ -98,7 +98,7 @@ def phase(
         state = rule.state(now_s)
         if state.enough or now_s >= longest_s:
             break
-        look_s *= LOOKS
+        check_s *= CHECKS_GROW
     known = state.known[Quantity.WATTS]
     end = round(fed_s / STEP_S)
     read = TimeMean(fed_s, READ_S, last, 1.0)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from labctl.analysis.compare.other_instruments import limits_of, same_instruments, same_zeros
-from labctl.analysis.compare.planning import telling_changes
+from labctl.analysis.compare.planning import findable_changes
 from labctl.analysis.compare.points import (
     QUANTITIES,
     AnalysedRun,
@@ -402,7 +402,7 @@ def _notes(found: Comparison, sides: Sequence[_Side]) -> Iterator[str]:
         "show how runs of the same drive differ, so no change is called significant",
     }[found.basis]
     if found.basis is Basis.SINGLE:
-        changes = telling_changes(sides[0].tables, FEW_REPEATS)
+        changes = findable_changes(sides[0].tables, FEW_REPEATS)
         if changes:
             each = ", ".join(f"{rounded(part, 2)} % of {title}" for title, part in changes.items())
             yield (

@@ -1,7 +1,7 @@
 """How many repeats a side tell a change: the comparison of repeats, on drawn ones.
 
 Runs are drawn that scatter as those given do, all points and quantities together, and judged by the
-same test as a comparison. A change counts as told where it is found in 95 of 100 of them.
+same test as a comparison. A change counts as findable where it is found in 95 of 100 of them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def plan_repeats(runs: Sequence[AnalysedRun], change: float) -> RepeatsPlan:
     the least that there can be. Raises ValueError where nothing scatters or ``change`` is not > 0.
     """
     if not change > 0:
-        raise ValueError("a change to be told is larger than zero")
+        raise ValueError("a change to be found is larger than zero")
     scatter = _scatter([measured_points(record, summary, ()) for record, summary in runs])
     if not scatter.columns:
         raise ValueError("the runs have no point in common whose scatter is known")
@@ -120,13 +120,13 @@ class _Fewest:
         low, high = 2, MOST_REPEATS + 1
         while low < high:
             middle = (low + high) // 2
-            if self._told(middle, changes, mine, every):
+            if self._is_found(middle, changes, mine, every):
                 high = middle
             else:
                 low = middle + 1
         return low if low <= MOST_REPEATS else None
 
-    def _told(self, repeats: int, changes: Floats, mine: Sequence[int], every: bool) -> bool:
+    def _is_found(self, repeats: int, changes: Floats, mine: Sequence[int], every: bool) -> bool:
         if repeats not in self._plans:
             self._plans[repeats] = self._scatter.plan(repeats)
         found = self._plans[repeats].found(changes)[:, mine]
@@ -134,8 +134,8 @@ class _Fewest:
         return bool(share >= POWER)
 
 
-def telling_changes(tables: _Tables, repeats: int) -> dict[str, float]:
-    """The change of each quantity, by its title, that this many repeats a side tell at every
+def findable_changes(tables: _Tables, repeats: int) -> dict[str, float]:
+    """The change of each quantity, by its title, that this many repeats a side find at every
     point (%); quantities whose scatter is not known are left out."""
     scatter = _scatter(tables)
     if not scatter.columns:

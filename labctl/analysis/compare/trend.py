@@ -298,12 +298,12 @@ class _Judged:
             place = list(self._model.changes[number]).index(found.candidate)
             parts, _ = self._parts(number)
             moved.append(self._moved(number, parts[len(self._by_column[number]) + place], p))
-        return self._told(
+        return self._level_change(
             candidate.kind, candidate.at, found.first, found.last, candidate.state, found.kinds,
             moved, np.array(candidate.rows) > 0.5,
         )  # fmt: skip
 
-    def _told(
+    def _level_change(
         self, kind: CandidateKind, at: int, first: int, last: int, state: tuple[str, str],
         maybe: tuple[CandidateKind, ...], moved: Sequence[MovedPoint],
         after: Bools,
@@ -343,7 +343,9 @@ class _Judged:
             if moved:
                 at = first_turn(runs > 0.5)
                 found.append(
-                    self._told(CandidateKind.STEP, at, at, at, ("", ""), (), moved, runs > 0.5)
+                    self._level_change(
+                        CandidateKind.STEP, at, at, at, ("", ""), (), moved, runs > 0.5
+                    )
                 )
         return found
 

@@ -113,18 +113,18 @@ class EnvelopeSearch:
             for rail, interval in zip(rails, intervals_ns, strict=True)
         ]
         self._why = [
-            _not_carried(rail.amps, interval, length)
+            _not_searched(rail.amps, interval, length)
             for rail, interval in zip(rails, intervals_ns, strict=True)
         ]
         self._searches = [
-            WindowSearch(_carried(why), interval, count)
+            WindowSearch(_searched_ns(why), interval, count)
             for why, interval, count in zip(self._why, intervals_ns, expected, strict=True)
         ]
         self._all: tuple[EnergyOfAll, WindowSearch] | None = None
         self._why_all = {key: text for why in reversed(self._why) for key, text in why.items()}
         if whole and len(rails) > 1:
             grid = max(range(len(rails)), key=lambda number: expected[number])
-            search = WindowSearch(_carried(self._why_all), intervals_ns[grid], expected[grid])
+            search = WindowSearch(_searched_ns(self._why_all), intervals_ns[grid], expected[grid])
             self._all = EnergyOfAll(grid), search
 
     def add(self, parts: Sequence[tuple[Floats, Floats]]) -> None:
@@ -149,7 +149,7 @@ class EnvelopeSearch:
         return rails, Windows(self._begin_ns, self._all[1].result(), self._why_all)
 
 
-def _carried(why: dict[float, str]) -> list[float]:
+def _searched_ns(why: dict[float, str]) -> list[float]:
     return [_ns(window_s) for window_s in WINDOWS_S if window_s not in why]
 
 
@@ -157,7 +157,7 @@ def _ns(window_s: float) -> float:
     return float(round(window_s * 1e9))
 
 
-def _not_carried(amps: ChannelSeries, interval_ns: float, length_ns: float) -> dict[float, str]:
+def _not_searched(amps: ChannelSeries, interval_ns: float, length_ns: float) -> dict[float, str]:
     """Why windows are too short for a meter, or too long for a phase."""
     found = {}
     for window_s in WINDOWS_S:

@@ -266,7 +266,7 @@ class EnergyOfAll:
             if len(known) == len(parts) and all(np.array_equal(part.t, t) for part in known[1:]):
                 return self._summed(known, t)
         self._parts = [
-            old if new is None else _continued(old, new)
+            old if new is None else _continued_energy(old, new)
             for old, new in zip(self._parts, parts, strict=True)
         ]
         if not all(len(part.t) for part in self._parts):
@@ -295,7 +295,7 @@ class EnergyOfAll:
         return whole
 
 
-def _continued(old: Energy, new: Energy) -> Energy:
+def _continued_energy(old: Energy, new: Energy) -> Energy:
     return replace(
         new,
         t=np.concatenate([old.t, new.t]),

@@ -36,13 +36,13 @@ def over_own_time(
     if not (span.ended and runtime_ns and span.duration_ns):
         return span, result
     rate = runtime_ns / span.duration_ns
-    u = _rate_u(span, rate)
+    u = _clock_rate_u(span, rate)
     if span.fio_rate is None and abs(rate - 1.0) > u:
         span = replace(span, fio_rate=Estimate(rate, u))
     return span, result.at_clock_rate(rate)
 
 
-def _rate_u(span: PhaseSpan, rate: float) -> float:
+def _clock_rate_u(span: PhaseSpan, rate: float) -> float:
     """What the uncertainty of a phase's begin and end makes of a rate."""
     return 2 * span.boundary_u_ns / span.duration_ns * rate
 
@@ -51,7 +51,7 @@ def is_off(span: PhaseSpan, result: FioResult | None) -> bool:
     """Whether fio's clock was off in a phase, surely and by more than a quartz is."""
     if result is None or not span.duration_ns:
         return False
-    u = _rate_u(span, result.clock_rate)
+    u = _clock_rate_u(span, result.clock_rate)
     return abs(result.clock_rate - 1.0) > max(NOTEWORTHY, u)
 
 

@@ -84,7 +84,7 @@ def timeline(record: RunRecord, begin_ns: int, end_ns: int, bins: int = BINS) ->
     """
     if end_ns <= begin_ns:
         raise ValueError("a run that ends before it begins has no timeline")
-    curves = _RunCurves(record, begin_ns, end_ns, bins)
+    curves = _TimelineBins(record, begin_ns, end_ns, bins)
     watts: dict[str, Curve] = {}
     power_silences: list[Silence] = []
     for info in record.header.rails:
@@ -189,7 +189,7 @@ def _silent_after_ns(channel: ChannelSeries) -> float:
     return max(SILENT_AFTER_S * NS_PER_S, SILENT_AFTER_INTERVALS * interval_ns)
 
 
-class _RunCurves:
+class _TimelineBins:
     """Reads the channels of one run piece by piece into bins, one grid a quantity."""
 
     def __init__(self, record: RunRecord, begin_ns: int, end_ns: int, bins: int) -> None:

@@ -11,12 +11,12 @@ straight line through the phase, and what the phase cannot exclude of one, count
 repeatability as far as it would move the mean until then. Nothing less will do: a line that is
 hidden in the scatter cannot be told from none (docs/trust.md has the least time).
 
-*Optional stopping.* Who looks often enough at a scatter that is estimated sees it small sometimes.
+*Optional stopping.* Who checks often enough a scatter that is estimated finds it small sometimes.
 With a consistent estimate the coverage of a stopped interval tends to the stated one as the target
 shrinks (Y. S. Chow, H. Robbins, *Ann. Math. Statist.* 36 (1965) 457, for independent readings;
 P. W. Glynn, W. Whitt, *Ann. Appl. Probab.* 2 (1992) 180, for what depends on itself); of targets
-that are reached soon nothing is proved. So the phase is looked at only at moments that grow by
-``LOOKS``, never before ``least_s``, and each time its spectrum must be flat towards the mean
+that are reached soon nothing is proved. So the phase is checked only at moments that grow by
+``CHECKS_GROW``, never before ``least_s``, and each time its spectrum must be flat towards the mean
 (:mod:`labctl.analysis.steady_state.slow_part`). What that leaves is judged by simulation:
 ``make judge-stopping``, docs/trust.md.
 """
@@ -37,8 +37,8 @@ from labctl.analysis.steady_state.slow_part import OF_A_LINE, RISES, SlowPart, s
 from labctl.analysis.steady_state.time_cells import Floats, TimeCells, total
 from labctl.analysis.steady_state.tracking import CELSIUS, PTS
 
-LOOKS = 1.1
-"""Each look comes at so many times the time of the look before."""
+CHECKS_GROW = 1.1
+"""Each check comes at so many times the time of the one before."""
 
 FEWEST = 16
 """Independent readings of each quantity, at least."""
@@ -180,9 +180,9 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A phase at one moment: as it was known at the last look."""
+    """A phase at one moment: as it was known at the last check."""
 
-    looked_s: float
+    checked_s: float
     known: Mapping[Quantity, Known]
     keeps: tuple[Keeps, ...]
     """All that keeps it going, each once; nothing does where it is enough."""
@@ -225,22 +225,25 @@ class Enough:
     def state(self, now_s: float, *, throttles: bool = False) -> State:
         """How it stands. ``throttles``: whether the drive's thermal counters moved in this phase.
 
-        What is known is of the last look, so asking more often does not end a phase sooner.
+        What is known is of the last check, so asking more often does not end a phase sooner.
         """
-        looked_s = last_look(now_s, self._expected.least_s)
-        if self._last[0] != looked_s:
-            self._last = (looked_s, {q: self._stated(q, looked_s) for q in self._target.quantities})
+        checked_s = last_check(now_s, self._expected.least_s)
+        if self._last[0] != checked_s:
+            self._last = (
+                checked_s,
+                {q: self._stated(q, checked_s) for q in self._target.quantities},
+            )
         known = self._last[1]
         keeps = dict.fromkeys(keep for one in known.values() for keep in one.keeps)
-        keeps |= dict.fromkeys(self._around(now_s, looked_s, throttles))
-        return State(looked_s, known, tuple(keeps))
+        keeps |= dict.fromkeys(self._around(now_s, checked_s, throttles))
+        return State(checked_s, known, tuple(keeps))
 
-    def _around(self, now_s: float, looked_s: float, throttles: bool) -> Iterator[Keeps]:
+    def _around(self, now_s: float, checked_s: float, throttles: bool) -> Iterator[Keeps]:
         """What keeps the phase going beside its numbers."""
         expected = self._expected
-        if looked_s < expected.least_s:
+        if checked_s < expected.least_s:
             yield Keeps.SHORTEST
-        if looked_s < expected.collection_s:
+        if checked_s < expected.collection_s:
             yield Keeps.COLLECTION
         series = [*self._rails.values(), self._iops] if self._rails else [self._iops]
         waits_s = 3 * max(expected.reading_s, expected.status_s, 1.0)
@@ -251,16 +254,16 @@ class Enough:
         if throttles:
             yield Keeps.THROTTLING
 
-    def _stated(self, quantity: Quantity, looked_s: float) -> Known:
-        now, before_s = self._known(quantity, looked_s), looked_s / LOOKS
+    def _stated(self, quantity: Quantity, checked_s: float) -> Known:
+        now, before_s = self._known(quantity, checked_s), checked_s / CHECKS_GROW
         if before_s < self._expected.least_s * (1 - ROUNDING):
             return now
         return stated(now, self._known(quantity, before_s), self._target)
 
-    def _known(self, quantity: Quantity, looked_s: float) -> Known:
+    def _known(self, quantity: Quantity, checked_s: float) -> Known:
         cells = list(self._rails.values()) if quantity is Quantity.WATTS else [self._iops]
         width_s, means = total(cells)
-        means = means[: int(looked_s / width_s + 1e-6)]
+        means = means[: int(checked_s / width_s + 1e-6)]
         limit = 0.0
         if quantity is Quantity.WATTS and len(means):
             limit = self._expected.meters.limit(float(means.mean()))
@@ -268,13 +271,13 @@ class Enough:
         return known(means, limit, self._target, quantity, times)
 
 
-def last_look(now_s: float, least_s: float) -> float:
-    """The moment of the last look up to ``now_s``; 0 before the first: they grow by ``LOOKS``, and
-    one of them is ``least_s``."""
+def last_check(now_s: float, least_s: float) -> float:
+    """The moment of the last check up to ``now_s``; 0 before the first: they grow by
+    ``CHECKS_GROW``, and one of them is ``least_s``."""
     if now_s <= 0:
         return 0.0
-    number = math.floor(math.log(now_s / least_s, LOOKS) + 1e-9)
-    return float(least_s * LOOKS**number)
+    number = math.floor(math.log(now_s / least_s, CHECKS_GROW) + 1e-9)
+    return float(least_s * CHECKS_GROW**number)
 
 
 def known(
@@ -317,10 +320,10 @@ def known(
 
 
 def stated(now: Known, before: Known, target: Target) -> Known:
-    """What is stated of a number: where it was not good enough at the look ``before``, no better
+    """What is stated of a number: where it was not good enough at the check ``before``, no better
     than its target.
 
-    The first look at which a number is good enough is one that underrates its error more often
+    The first check at which a number is good enough is one that underrates its error more often
     than not. An interval of a width that was fixed beforehand does not suffer from when it was
     ended (Y. S. Chow, H. Robbins, *Ann. Math. Stat.* 36 (1965) 457).
     """

@@ -57,8 +57,8 @@ def judged(phase: PhaseSignals, grid: SteppedIops, fall: Fall) -> ThrottleInterv
     words = [f"IOPS {seen.iops_before:.0f} → {seen.iops_during:.0f}"]
     if seen.watts_before is not None and seen.watts_during is not None:
         words.append(f"watts {seen.watts_before:.2f} → {seen.watts_during:.2f}")
-    told = _cause(phase, grid, fall, seen)
-    return replace(told, evidence="; ".join([*words, told.evidence]))
+    found = _cause(phase, grid, fall, seen)
+    return replace(found, evidence="; ".join([*words, found.evidence]))
 
 
 def _inner(steps: Steps) -> Steps:
@@ -118,7 +118,7 @@ def _cause(
 ) -> ThrottleInterval:
     """The first rule that fits."""
 
-    def told(
+    def of_cause(
         cause: Cause, *words: str | None, counted: bool = False, costly: bool = False
     ) -> ThrottleInterval:
         evidence = "; ".join(filter(None, words))
@@ -138,21 +138,21 @@ def _cause(
     if counted is None and not flash:
         host = _host(phase, grid, fall, heat is not None and not rose)
         if host is not None:
-            return told(Cause.HOST_STALL, host, heat)
+            return of_cause(Cause.HOST_STALL, host, heat)
     if not flash and not rose and (heat is not None or counted is not None):
         words = f"the drive's own counters moved: {counted}" if counted is not None else None
-        return told(Cause.THERMAL, heat, words, counted=counted is not None)
+        return of_cause(Cause.THERMAL, heat, words, counted=counted is not None)
     limit = phase.counters.power_limit(seen.begin_ns + NEAR_NS)
     if limit is not None and any(
         abs(t_ns - seen.begin_ns) < NEAR_NS for t_ns in phase.counters.changes_of_state()
     ):
-        return told(Cause.POWER_LIMIT, f"{limit[0]} since then")
+        return of_cause(Cause.POWER_LIMIT, f"{limit[0]} since then")
     words = "without a link to temperature" if heat is None else heat
     more = "each write took more energy than before" if flash else None
     calm = len(phase.host.waiting[0]) and not phase.host.near(seen.begin_ns, seen.end_ns)
     if grew is False and calm and not (phase.writes and phase.heat_recorded):
         more = "likely throttling: no operation took more energy than before, nor was the host busy"
-    return told(Cause.UNKNOWN, words, more, costly=flash)
+    return of_cause(Cause.UNKNOWN, words, more, costly=flash)
 
 
 def _host(phase: PhaseSignals, grid: SteppedIops, fall: Fall, as_heat: bool) -> str | None:

@@ -15,10 +15,10 @@ from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
 from labctl.analysis.throttling.levels import SHORTEST_S, Levels
 from labctl.analysis.throttling.power_limits import limited
 from labctl.analysis.throttling.repeated_falls import (
+    explained_by_others,
     heat_or_cache,
     overlapping_as_one,
     repeated_falls_of_flash,
-    told_by_others,
     without_pauses,
 )
 from labctl.analysis.throttling.run_knowledge import (
@@ -26,9 +26,9 @@ from labctl.analysis.throttling.run_knowledge import (
     Known,
     doubted,
     ended_in,
-    handed_over,
     known,
     since_begin,
+    stretch_before,
 )
 from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops, on_grid
 from labctl.analysis.throttling.slow_stretches import Walk
@@ -63,8 +63,8 @@ def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, .
         for one in phases
     ]
     seen = _find(again, cuts, what)
-    told = limited(told_by_others(seen.found, again), seen.starts, again)
-    return tuple(without_pauses(heat_or_cache(told, again), again))
+    explained = limited(explained_by_others(seen.found, again), seen.starts, again)
+    return tuple(without_pauses(heat_or_cache(explained, again), again))
 
 
 def _find(phases: Sequence[PhaseSignals], cuts: Sequence[_Cut | None], what: Known) -> _Seen:
@@ -72,10 +72,10 @@ def _find(phases: Sequence[PhaseSignals], cuts: Sequence[_Cut | None], what: Kno
     all_seen = _Seen()
     last: ThrottleInterval | None = None
     for phase, cut in zip(phases, cuts, strict=True):
-        handed = handed_over(last, phase)
-        seen = _Seen() if cut is None else _of_phase(phase, cut, handed, all_seen.found, what)
+        earlier = stretch_before(last, phase)
+        seen = _Seen() if cut is None else _of_phase(phase, cut, earlier, all_seen.found, what)
         all_seen = all_seen.and_then(seen)
-        last = ended_in(phase, seen.found, handed)
+        last = ended_in(phase, seen.found, earlier)
     return all_seen
 
 
@@ -91,7 +91,7 @@ def _of_phase(
     hot = before is not None and before.cause == Cause.THERMAL and what is not NOTHING
     walk = Walk(phase, grid, levels, hot, lambda at, iops: what.lets_go(phase, at, iops))
     every = walk.stretches()
-    seen = [item for item in every if _is_told(item, phase)]
+    seen = [item for item in every if _is_reported(item, phase)]
     starts = [item for item in every if _is_slow_start(item, phase)]
     seen = overlapping_as_one(doubted(phase, overlapping_as_one(seen), earlier))
     if phase.writes:
@@ -131,8 +131,8 @@ def throttled_s(intervals: Sequence[ThrottleInterval], index: int) -> float:
     return sum(end - begin for begin, end in throttled_stretches(intervals, index)) / 1e9
 
 
-def _is_told(item: ThrottleInterval, phase: PhaseSignals) -> bool:
-    """Whether a slowdown is worth telling: not one too short, nor a slow start without heat."""
+def _is_reported(item: ThrottleInterval, phase: PhaseSignals) -> bool:
+    """Whether a slowdown is reported: not one too short, nor a slow start without heat."""
     at_start = item.begin_ns <= phase.begin_ns
     long = item.duration_s >= SHORTEST_S - 0.01
     if item.cause == Cause.THERMAL:

@@ -19,10 +19,10 @@ STALLED = 0.02
 """Below this fraction of the level before no I/O gets through."""
 
 SHORTEST_LEVEL_S = 1.0
-"""Shortest level that is told apart: two statuses of fio."""
+"""Shortest level that is a level of its own: two statuses of fio."""
 
 SHORTEST_S = 2.0
-"""Shortest slowdown that is told of, but for thermal ones: two levels."""
+"""Shortest slowdown that is reported, but for thermal ones: two levels."""
 
 AROUND_S = 3.0
 """What "just before" and "just after" mean."""
@@ -31,7 +31,7 @@ LEAST_CHANGE = 0.02
 """Penalty of a further level in squared logarithms: 7 % for 2 s are just worth one."""
 
 FLOOR = 0.01
-"""Share of the median below which levels are not told apart."""
+"""Share of the median below which levels are one."""
 
 SURE = 3.0
 """Standard deviations by which a level must differ for it not to be noise."""

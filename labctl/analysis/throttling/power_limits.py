@@ -1,7 +1,8 @@
 """Slow stretches at a limit of power: the same watts whatever the work wants, and no heat.
 
-A limit is no property of a workload. So one that is not told shows where different work ends up at
-the same flat watts, or goes on at the watts at which the phase before ended.
+A limit is no property of a workload. So one that the drive does not state shows
+where different work ends up at the same flat watts, or goes on at the watts at which the phase
+before ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Slow stretches told by others like them: dips that come again, the same levels, pauses."""
+"""Slow stretches explained by others like them: dips that come again, the same levels, pauses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labctl.analysis.throttling.signals import FEWEST, PhaseSignals
 
 ALIKE = 0.1
 """Levels that differ by less, as a share of the level before, are the same: what a fall must be
-to be told at all."""
+to be recognised at all."""
 
 NO_PAUSE_S = 1.2
 """A drive that is let go for less than this goes on throttling: a status of fio is half a second
@@ -90,10 +90,10 @@ def _rhythm(dips: Sequence[ThrottleInterval]) -> tuple[str, float | None]:
     return f"{words}, {lasted:.1f} s long, {depth:.0%} deep", period_s
 
 
-def told_by_others(
+def explained_by_others(
     found: Sequence[ThrottleInterval], phases: Sequence[PhaseSignals]
 ) -> list[ThrottleInterval]:
-    """Slow stretches of a run, those of unknown cause that others tell: as deep as a thermal one
+    """Slow stretches of a run, those of unknown cause that others explain: as deep as a thermal one
     of the same phase, or a dip cut off that is whole elsewhere."""
     by_index = {phase.index: phase for phase in phases}
     result: list[ThrottleInterval] = []
@@ -186,9 +186,9 @@ def _pause_s(phase: PhaseSignals, first: ThrottleInterval, second: ThrottleInter
     A status holds a mean: how much of its time was free follows from its IOPS. Free time goes on
     through statuses that were free all the time, and into one of them on either side.
     """
-    told_s = (second.begin_ns - first.end_ns) / 1e9
+    apart_s = (second.begin_ns - first.end_ns) / 1e9
     if len(phase.t_ns) < FEWEST:
-        return told_s
+        return apart_s
     around_ns = 5 * BESIDE_NS
     edges = [max(first.begin_ns, first.end_ns - around_ns), first.end_ns - BESIDE_NS]
     edges += [second.begin_ns + BESIDE_NS, min(second.end_ns, second.begin_ns + around_ns)]
@@ -196,7 +196,7 @@ def _pause_s(phase: PhaseSignals, first: ThrottleInterval, second: ThrottleInter
     held = np.concatenate([phase.iops[a:b], phase.iops[c:d]])
     pause = phase.iops[b:c]
     if not len(held) or not len(pause) or pause.max() <= held.mean():
-        return told_s
+        return apart_s
     # The highest of noisy statuses is above the level that was free.
     level = float(np.fmin(pause.max(), first.iops_before))
     level = level if level > held.mean() else float(pause.max())
@@ -240,7 +240,7 @@ def overlapping_as_one(found: Sequence[ThrottleInterval]) -> list[ThrottleInterv
 
 
 def _flickering(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
-    """Throttling that comes and goes faster than it can be told apart is one stretch.
+    """Throttling that comes and goes faster than its parts can be separated is one stretch.
 
     A drive at its limit may switch each second or two; ``FLICKER`` of such stretches in a row are
     taken together, and the evidence says for what part of the time IOPS were down.

@@ -91,17 +91,17 @@ def known(
             free(phase, item.iops_before)
     last = None
     for phase in phases:
-        handed = handed_over(last, phase)
+        earlier = stretch_before(last, phase)
         own = [item for item in (*found, *starts) if item.phase_index == phase.index]
         slow = [item for item in own if item.cause in UNTIL_A_RISE]
         extremes = phase.temperature.extremes(phase.begin_ns, phase.end_ns)
         counted = phase.counters.moved(phase.begin_ns, phase.end_ns) is not None
         warm = extremes is not None and fell is not None and extremes[1] >= fell
-        if not slow and handed is None and not counted and not warm and len(phase.iops):
+        if not slow and earlier is None and not counted and not warm and len(phase.iops):
             free(phase, float(np.mean(phase.iops)))
-        if not own and handed is not None and not _has_cooled(phase, handed):
-            own = [replace(handed, end_ns=phase.end_ns)]
-        last = ended_in(phase, own, handed)
+        if not own and earlier is not None and not _has_cooled(phase, earlier):
+            own = [replace(earlier, end_ns=phase.end_ns)]
+        last = ended_in(phase, own, earlier)
     return Known(fell, most, has_heavy_level)
 
 
@@ -143,23 +143,23 @@ def doubted(
     ]
 
 
-def handed_over(last: ThrottleInterval | None, phase: PhaseSignals) -> ThrottleInterval | None:
+def stretch_before(last: ThrottleInterval | None, phase: PhaseSignals) -> ThrottleInterval | None:
     """What the phase before ended in (:func:`ended_in`), if this one followed at once."""
     return last if last is not None and phase.begin_ns - last.end_ns < FOLLOWS_NS else None
 
 
 def ended_in(
-    phase: PhaseSignals, own: Sequence[ThrottleInterval], handed: ThrottleInterval | None
+    phase: PhaseSignals, own: Sequence[ThrottleInterval], earlier: ThrottleInterval | None
 ) -> ThrottleInterval | None:
     """The one of a phase's ``own`` slow stretches that lasts until its end and need not end with
-    its work. How warm the drive was while it was slow is known since the first of the phases that
-    ``handed`` it on."""
+    its work. How warm the drive was while it was slow is known since ``earlier``, which the phase
+    before ended in."""
     slow = [item for item in own if item.cause in UNTIL_A_RISE and not item.costly]
     last = max(slow, key=lambda item: item.end_ns, default=None)
     if last is None or last.end_ns < phase.end_ns:
         return None
-    if handed is not None and last.begin_ns <= phase.begin_ns:
-        return replace(last, begin_ns=handed.begin_ns, celsius=handed.celsius)
+    if earlier is not None and last.begin_ns <= phase.begin_ns:
+        return replace(last, begin_ns=earlier.begin_ns, celsius=earlier.celsius)
     return last
 
 

@@ -29,7 +29,7 @@ class PhaseSignals:
 
     ``watts_between`` gives the mean total watts between two moments, None when not measured.
     ``silent_between`` tells whether every series that this machine stamps had no reading between
-    two moments, None when that cannot be told.
+    two moments, None when that is not known.
     """
 
     index: int

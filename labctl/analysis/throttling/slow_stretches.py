@@ -57,14 +57,15 @@ class _Slow:
 class Walk:
     """Where the walk through a phase stands.
 
-    ``handed``: throttled since before the phase began. ``lets_go``: whether a rise at a moment (ns)
-    to a level (IOPS) can be the end of that; ``released`` is the moment at which one was.
+    ``throttled_before``: throttled since before the phase began. ``lets_go``: whether a rise at a
+    moment (ns) to a level (IOPS) can be the end of that; ``released`` is the moment at which one
+    was.
     """
 
     phase: PhaseSignals
     grid: SteppedIops
     levels: Levels
-    handed: bool
+    throttled_before: bool
     lets_go: Callable[[int, float], bool]
     released: int | None = None
     fell_further: bool = False
@@ -102,7 +103,7 @@ class Walk:
         return self.free * math.prod(one.ratio for one in self.slow)
 
     def _at_free_level(self, steps: Steps) -> None:
-        """Nothing that is known slows the drive down; a decline by and by is told of when it is
+        """Nothing that is known slows the drive down; a gradual decline is reported when it is
         heat."""
         levels = self.levels
         self.free = levels.last(steps)
@@ -111,7 +112,11 @@ class Walk:
         self.crest = [] if rises else [one for one in self.crest if one[0][1] >= since]
         self.crest.append((steps, self.free))
         top = self.crest[0][1]
-        if self.handed or self.free >= REDUCED * top or levels.doubt((0, levels.around)) >= FITS:
+        if (
+            self.throttled_before
+            or self.free >= REDUCED * top
+            or levels.doubt((0, levels.around)) >= FITS
+        ):
             return
         begin = max(steps[1] for steps, level in self.crest if level > NEARLY * top)
         beside = max(begin - levels.around, 0), begin
@@ -225,9 +230,9 @@ class Walk:
         """A rise where no fall was seen: the phase may have begun slow."""
         levels, grid = self.levels, self.grid
         level, begun = levels.first(now), levels.mean(0, at)
-        if self.handed:
+        if self.throttled_before:
             if self.lets_go(grid.moment(at), level * grid.unit):
-                self.handed, self.released = False, grid.moment(at)
+                self.throttled_before, self.released = False, grid.moment(at)
         elif first and not self.found and begun < REDUCED * level:
             beside = now[0], min(now[1], now[0] + levels.around)
             fall = Fall(beside, (0, at), 0, level, begun, at, at_start=True)

@@ -52,7 +52,7 @@ UNCOUNTED_S = 1.0
 CLOSE_NS = 5_000_000_000
 
 CLOSE_LOOKS_S = 30.0
-"""Between two looks no further apart it can be told which of the changes of IOPS was counted."""
+"""Between two samples no further apart it is known which of the changes of IOPS was counted."""
 
 BESIDE_NS = 1_000_000_000
 """A reading this close to an edge of a stretch counts as taken at the edge."""

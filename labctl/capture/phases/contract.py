@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from labctl.capture.identity.node import DrivePlace
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.program import ProgramProcess
-from labctl.capture.phases.sampling import Sensed
+from labctl.capture.phases.sampling import LiveDrive
 from labctl.record.events import EventKind
 from labctl.record.phase import Phase
 
@@ -23,7 +23,7 @@ class PhaseListener(Protocol):
         """Something for the journal happened (now, unless ``t_ns`` is given)."""
 
 
-class DriveActions(Sensed, Protocol):
+class DriveActions(LiveDrive, Protocol):
     """What is done to the drive. Each checks first that it may be done, and raises Refused."""
 
     async def start_fio(self, phase: Phase) -> FioProcess:

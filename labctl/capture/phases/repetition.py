@@ -8,7 +8,9 @@ from labctl.config.sweeps import Resume
 from labctl.record.phase import Pattern, Phase, Role
 
 
-def prepared_again(phases: Sequence[Phase], done: Collection[int], resume: Resume) -> Iterator[int]:
+def repeated_preparation(
+    phases: Sequence[Phase], done: Collection[int], resume: Resume
+) -> Iterator[int]:
     """Phases that are done and yet come again, before the first one that is not.
 
     That is the cool-down right before it, which all phases of its sweep begin with. Where the

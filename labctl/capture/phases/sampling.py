@@ -14,12 +14,12 @@ from labctl.record.point_end import PointState
 from labctl.record.timebase import NS_PER_S
 
 SAMPLE_EVERY_S = 0.5
-TELL_EVERY_S = 2.0
-"""Each time it is told how a point stands is an event in the journal."""
+REPORT_EVERY_S = 2.0
+"""Each report of how well a point is known is an event in the journal."""
 
 
-class Sensed(Protocol):
-    """What can be seen of the drive now."""
+class LiveDrive(Protocol):
+    """What the meters and sensors of the drive say now."""
 
     def celsius(self) -> float | None:
         """The drive's temperature, if it is known."""
@@ -37,32 +37,32 @@ class Sensed(Protocol):
 class DriveSamples:
     """Samples during ``phase``, which began at ``begin_ns``. ``enough`` is set when it may end
     before its time: where that depends on its temperature, when that is steady (``steady``); where
-    it depends on its numbers, when they are good enough (``point``: how they stand, ``kept_s``: for
-    how many seconds each reason kept it going)."""
+    it depends on its numbers, when they are good enough (``point``: how well they are known,
+    ``kept_s``: for how many seconds each reason kept it going)."""
 
     def __init__(
         self,
         phase: Phase,
-        sensed: Sensed,
+        live: LiveDrive,
         now_ns: Callable[[], int],
         begin_ns: int,
         on_point: Callable[[PointState], None],
     ) -> None:
-        """``on_point`` takes each other state of a point, at most every ``TELL_EVERY_S``."""
+        """``on_point`` takes each other state of a point, at most every ``REPORT_EVERY_S``."""
         self.enough = asyncio.Event()
         self.steady = False
         self.point: PointState | None = None
         self.kept_s: dict[str, float] = {}
-        self._looked_ns = begin_ns
+        self._sampled_ns = begin_ns
         self._until = phase.until
         self._on_point = on_point
-        self._told: PointState | None = None
-        self._told_ns = begin_ns
+        self._reported: PointState | None = None
+        self._reported_ns = begin_ns
         if phase.until is not None:
-            sensed.point_began(phase, begin_ns)
+            live.point_began(phase, begin_ns)
         self._window_s = phase.steady_temperature_s
         self._in_rounds = phase.round > 0
-        self._sensed = sensed
+        self._live = live
         self._now_ns = now_ns
         self._watts: list[float] = []
         self._t_s: list[float] = []
@@ -72,8 +72,8 @@ class DriveSamples:
         """Sample repeatedly, until cancelled."""
         begin_ns = self._now_ns()
         while True:
-            watts = self._sensed.watts() if self._in_rounds else None
-            celsius = self._sensed.celsius()
+            watts = self._live.watts() if self._in_rounds else None
+            celsius = self._live.celsius()
             if watts is not None:
                 self._watts.append(watts)
             if celsius is not None:
@@ -83,22 +83,22 @@ class DriveSamples:
                 self.steady = True
                 self.enough.set()
             if self._until is not None:
-                self._look()
+                self._sample_point()
             await asyncio.sleep(SAMPLE_EVERY_S)
 
-    def _look(self) -> None:
-        """How the numbers of the point stand; what was once enough stays so."""
-        found = self._sensed.point_state()
+    def _sample_point(self) -> None:
+        """How well the numbers of the point are known; what was once enough stays so."""
+        found = self._live.point_state()
         if found is None or self.enough.is_set():
             return
         now_ns = self._now_ns()
         for why in self.point.keeps if self.point is not None else ():
-            lasted_s = (now_ns - self._looked_ns) / NS_PER_S
+            lasted_s = (now_ns - self._sampled_ns) / NS_PER_S
             self.kept_s[why] = self.kept_s.get(why, 0.0) + lasted_s
-        self.point, self._looked_ns = found, now_ns
-        waited_s = (now_ns - self._told_ns) / NS_PER_S
-        if found != self._told and (found.enough or waited_s >= TELL_EVERY_S):
-            self._told, self._told_ns = found, now_ns
+        self.point, self._sampled_ns = found, now_ns
+        waited_s = (now_ns - self._reported_ns) / NS_PER_S
+        if found != self._reported and (found.enough or waited_s >= REPORT_EVERY_S):
+            self._reported, self._reported_ns = found, now_ns
             self._on_point(found)
         if found.enough:
             self.enough.set()

@@ -23,7 +23,7 @@ from labctl.capture.phases.ending import Ending
 from labctl.capture.phases.fio_pool import FioPool
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.program import ProgramProcess
-from labctl.capture.phases.repetition import prepared_again
+from labctl.capture.phases.repetition import repeated_preparation
 from labctl.capture.phases.sampling import SAMPLE_EVERY_S, DriveSamples
 from labctl.capture.phases.stopping import StopRequest
 from labctl.config.sweeps import Resume, WhenPhaseFails
@@ -391,7 +391,7 @@ class PhaseSequence:
             return Outcome.INTERRUPTED
         if not self._again(phase, error_line(problem), stop, problem):
             return Outcome.FAILED
-        for index in list(prepared_again(self._phases, self._over, self._resume)):
+        for index in list(repeated_preparation(self._phases, self._over, self._resume)):
             self._over.discard(index)
             self._values.pop(index, None)
         return Outcome.INTERRUPTED

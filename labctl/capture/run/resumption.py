@@ -15,7 +15,7 @@ from labctl.analysis.readings.clock_fit import EPOCH_NS
 from labctl.analysis.steady_state.rounds_end import PointValues, later_rounds
 from labctl.capture.drive.changed_settings import Changed, left_changed
 from labctl.capture.host.remote_host import TOKEN, HostSession
-from labctl.capture.phases.repetition import prepared_again
+from labctl.capture.phases.repetition import repeated_preparation
 from labctl.capture.run.expand import PlannedWork, phases_for, size_of_drives
 from labctl.capture.run.resume_agreement import (
     in_words,
@@ -142,7 +142,7 @@ def resumption(path: Path, rig: Rig, own_plan: tuple[Plan, str] | None = None) -
     last_ns = _last_ns(record)
     done = _done(record.events, header.phases)
     interrupted = _interrupted(record.events, header.phases)
-    kept = done - set(prepared_again(header.phases, done, plan.resume))
+    kept = done - set(repeated_preparation(header.phases, done, plan.resume))
     return Resumption(
         path=path,
         header=header,

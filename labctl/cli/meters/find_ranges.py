@@ -50,7 +50,7 @@ def find_ranges(
         data = {
             **outcome.to_json(),
             "ranges": [item.to_json() for item in found],
-            "sampling": [_sampling(item) for item in sampled],
+            "sampling": [_sampling_json(item) for item in sampled],
         }
         print(json.dumps(data, indent=1))
     else:
@@ -71,7 +71,7 @@ def _print(found: list[Suggestion]) -> None:
         print(f"\n[instruments.{item.instrument}]\nrange = {item.suggested:g}")
 
 
-def _sampling(item: Sampling) -> dict[str, object]:
+def _sampling_json(item: Sampling) -> dict[str, object]:
     return {
         "instrument": item.instrument,
         "integrated": item.spot.integrated,

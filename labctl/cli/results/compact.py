@@ -39,10 +39,10 @@ def run_compact(
         print(json.dumps([_as_json(name, found) for name, found in done.items()], indent=1))
         return
     for name, found in done.items():
-        print(f"{name}: {_said(found)}")
+        print(f"{name}: {_result_line(found)}")
 
 
-def _said(found: Compacted) -> str:
+def _result_line(found: Compacted) -> str:
     parts = found.manifest.parts
     runs = sum(len(part.runs) for part in parts)
     size = sum(file.size for part in parts for file in part.files.values())

@@ -62,14 +62,14 @@ def push_runs(
         else:
             row |= {"state": pushed.state.value, "sent_bytes": pushed.sent_bytes}
             if not json_output:
-                print(_said(pushed.entry, pushed.state, pushed.sent_bytes, place))
+                print(_result_line(pushed.entry, pushed.state, pushed.sent_bytes, place))
         done.append(row)
     if json_output:
         print(json.dumps(done, ensure_ascii=False, indent=1))
     return 1 if any(row["problem"] for row in done) else 0
 
 
-def _said(entry: RunEntry, state: PushState, sent_bytes: int, place: Place) -> str:
+def _result_line(entry: RunEntry, state: PushState, sent_bytes: int, place: Place) -> str:
     if state is PushState.THERE:
         return f"{entry.run}: is in {place.address} already"
     size = sum(file.size for file in entry.files.values())
@@ -143,7 +143,7 @@ def push_at_end(run: Path, address: StoreAddress) -> None:
         print(f"labctl: not in the store: {error}", file=sys.stderr)
         print(f"labctl: to try again: labctl push {run} {address}", file=sys.stderr)
     else:
-        said = _said(pushed.entry, pushed.state, pushed.sent_bytes, place)
+        said = _result_line(pushed.entry, pushed.state, pushed.sent_bytes, place)
         print(f"labctl: {said}", file=sys.stderr)
 
 

@@ -57,7 +57,7 @@ def showing(run: Run, console: Console, printer: Printer) -> Iterator[Callable[[
 
     def drawn() -> RenderableType:
         view, now_ns = run.monitor.view(), run.timebase.now_ns()
-        so_far.look(view, now_ns)
+        so_far.add(view, now_ns)
         return screen(view, now_ns, so_far)
 
     display = Live(

@@ -61,7 +61,7 @@ class SoFar:
     _step: _Mean = field(default_factory=_Mean)
     _step_ends_ns: int = 0
 
-    def look(self, view: View, now_ns: int) -> None:
+    def add(self, view: View, now_ns: int) -> None:
         """Take the newest values."""
         if view.phase != self._phase:
             self._end_phase()

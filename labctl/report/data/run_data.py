@@ -111,7 +111,9 @@ class RunData:
 
         A drive's readings are those of its own rails and sensors, and what fio did on it.
         """
-        return {name: _RunOfDrive(one, self) for name, one in runs_of_drives(self.record).items()}
+        return {
+            name: _RunDataOfDrive(one, self) for name, one in runs_of_drives(self.record).items()
+        }
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -207,7 +209,7 @@ class RunData:
         return columns_of(rows)
 
 
-class _RunOfDrive(RunData):
+class _RunDataOfDrive(RunData):
     """A run as one of its drives saw it."""
 
     def __init__(self, record: RunRecord, whole: RunData) -> None:

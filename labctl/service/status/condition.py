@@ -54,10 +54,12 @@ def condition_of(rig: RemoteRig, now_ns: int | None = None) -> FoundCondition:
     now_ns = time.time_ns() if now_ns is None else now_ns
     running = rig.state.get("state") == Outcome.RUNNING
     if not rig.online and running:
-        return FoundCondition(Condition.LOST, f"it went away while a run was on{_last_heard(rig)}")
+        return FoundCondition(
+            Condition.LOST, f"it went away while a run was on{_since_heartbeat(rig)}"
+        )
     late = bool(rig.heartbeat) and now_ns - rig.heartbeat_ns > SILENT_AFTER_S * NS_PER_S
     if rig.online and late and not rig.heard_now:
-        return FoundCondition(Condition.SILENT, f"no heartbeat{_last_heard(rig)}")
+        return FoundCondition(Condition.SILENT, f"no heartbeat{_since_heartbeat(rig)}")
     if rig.online and rig.heartbeat.get("meters_ok") is False:
         return FoundCondition(Condition.NO_METER, "a meter gives no readings")
     if rig.online and running:
@@ -68,7 +70,7 @@ def condition_of(rig: RemoteRig, now_ns: int | None = None) -> FoundCondition:
     return FoundCondition(Condition.IDLE if rig.online else Condition.OFFLINE)
 
 
-def _last_heard(rig: RemoteRig) -> str:
+def _since_heartbeat(rig: RemoteRig) -> str:
     if not rig.heartbeat_ns:
         return ""
     then = time.localtime(rig.heartbeat_ns / NS_PER_S)
