@@ -210,3 +210,10 @@ def test_both_tables_of_exit_codes_have_all_of_them(page: str) -> None:
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)] == [
         0, *raised, NOT_NOW, INTERRUPTED,
     ]  # fmt: skip
+
+
+def test_the_drawing_of_the_house_has_every_room() -> None:
+    drawing = (ROOT / "docs" / "pictures" / "house.svg").read_text()
+    words = set(re.findall(r"\w+", " ".join(re.findall(r">([^<>]+)<", drawing))))
+    rooms = {one.parent for one in (ROOT / "labctl").rglob("__init__.py")} - {ROOT / "labctl"}
+    assert rooms and {one.name for one in rooms} <= words
