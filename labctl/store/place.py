@@ -24,6 +24,10 @@ class NoSuchObject(StoreError):
     """The store can be read, and has nothing under that key."""
 
 
+class DamagedObject(StoreError):
+    """The store can be read, and what it has under a key is not what it says that it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredObject:
     """An object of a store as its listing has it: ``key`` is relative to the store's address."""
@@ -70,9 +74,16 @@ class Place(Protocol):
 
 
 def get_many(place: Place, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Whole small objects, many at a time, in the order of ``keys``. Raises StoreError."""
-    wanted = list(keys)
-    yield from zip(wanted, mapped(place.get, wanted, AT_ONCE), strict=True)
+    """Whole small objects, many at a time, in the order of ``keys``, without those that are not
+    there. Raises StoreError."""
+
+    def got(key: str) -> tuple[str, bytes] | None:
+        try:
+            return key, place.get(key)
+        except NoSuchObject:
+            return None
+
+    yield from filter(None, mapped(got, list(keys), AT_ONCE))
 
 
 def holds(place: Place, key: str, data: bytes) -> bool:

@@ -106,7 +106,8 @@ def _moment_ns(text: str | None) -> int:
 
 
 def _paths(runs: str | None, rig: str | None, plan: str | None) -> Iterator[Path]:
-    """The runs of a folder; of a store those of the rig and plan, fetched one by one."""
+    """The runs of a folder; of a store those of the rig and plan, fetched one by one,
+    and a line for each that is not whole there."""
     for place in places_to_read(runs):
         if isinstance(place, Path):
             yield from runs_in([place])
@@ -114,6 +115,7 @@ def _paths(runs: str | None, rig: str | None, plan: str | None) -> Iterator[Path
         from labctl.report.data.runs_at import rows_at
         from labctl.service.data_dir import cache_of_runs
         from labctl.service.runs.open_run import fetched_run
+        from labctl.store.place import DamagedObject, NoSuchObject
 
         rows, left_out = rows_at(place, cache_of_runs())
         for line in left_out:
@@ -121,7 +123,10 @@ def _paths(runs: str | None, rig: str | None, plan: str | None) -> Iterator[Path
         for row in rows:
             title = str(row["plan"]).partition(" at scale ")[0]
             if rig in (None, row["rig"]) and plan in (None, title):
-                yield fetched_run(str(row["path"]))
+                try:
+                    yield fetched_run(str(row["path"]))
+                except (NoSuchObject, DamagedObject) as error:
+                    print(f"labctl: left out: {error}", file=sys.stderr)
 
 
 def _read(

@@ -121,7 +121,10 @@ def _written(
         return "it was pushed without its tables"
     folder.mkdir(parents=True, exist_ok=True)
     for file in TABLES.values():
-        data = b"".join(objects[key] for key in entry.keys_of(file))
+        keys = entry.keys_of(file)
+        if not objects.keys() >= set(keys):
+            return f"{file} is missing"
+        data = b"".join(objects[key] for key in keys)
         if hashlib.sha256(data).hexdigest() != entry.files[file].sha256:
             return f"{file} is damaged: its SHA-256 is another"
         (folder / file).write_bytes(data)

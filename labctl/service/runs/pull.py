@@ -20,7 +20,7 @@ from labctl.record.atomic_write import replacing, sync_folder, write_atomically
 from labctl.record.bundle import enough_room, unpack_bundle
 from labctl.record.record_digest import file_sha256, record_sha256
 from labctl.store.entries import BUNDLE, RunEntry
-from labctl.store.place import Place
+from labctl.store.place import DamagedObject, Place
 
 _PULLED = ".labctl-pull-"
 """Begins the name of a folder beside the runs: of what was fetched of a run that is not whole."""
@@ -90,7 +90,8 @@ def fetch_file(
 ) -> Path:
     """A file of a run from a store into a folder, under its own name, verified by its SHA-256.
 
-    Raises StoreError where the store has something else; OSError.
+    Raises NoSuchObject, DamagedObject where the store has not what the entry says; StoreError,
+    OSError.
     """
     file, target = entry.files[name], folder / name
     if target.is_file() and file_sha256(target).hexdigest() == file.sha256:
@@ -102,7 +103,7 @@ def fetch_file(
         if not (piece.is_file() and file_sha256(piece).hexdigest() == digest):
             data = place.get(key)
             if hashlib.sha256(data).hexdigest() != digest:
-                raise StoreError(f"{place.address.of(key)}: is damaged: its SHA-256 is another")
+                raise DamagedObject(f"{place.address.of(key)}: is damaged: its SHA-256 is another")
             write_atomically(piece, data)
         done += piece.stat().st_size
         progress(done, file.size)
@@ -114,19 +115,19 @@ def fetch_file(
         with contextlib.suppress(OSError):
             piece.unlink()
     if file_sha256(target).hexdigest() != file.sha256:
-        raise StoreError(f"{place.address.of(entry.key)}: {name} is not what the entry says")
+        raise DamagedObject(f"{place.address.of(entry.key)}: {name} is not what the entry says")
     return target
 
 
 def _unpacked(bundle: Path, folder: Path, entry: RunEntry, place: Place) -> Path:
-    """The run directory of a bundle, every file of it as its manifest says. Raises StoreError."""
+    """The run directory of a bundle, each file as its manifest says. Raises DamagedObject."""
     enough_room(bundle, folder)
     unpacked = unpack_bundle(bundle, folder)
     problems = list(unpacked.problems)
     if unpacked.run.name != entry.run or record_sha256(unpacked.run) != entry.record_sha256:
         problems.append("it holds another record than its entry says")
     if problems:
-        raise StoreError(f"{place.address.of(entry.key)}: its bundle: {'; '.join(problems)}")
+        raise DamagedObject(f"{place.address.of(entry.key)}: its bundle: {'; '.join(problems)}")
     return unpacked.run
 
 

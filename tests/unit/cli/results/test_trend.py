@@ -172,3 +172,21 @@ def test_the_runs_of_a_store_are_those_of_a_folder(lab: Path, tmp_path: Path) ->
     (series,) = answer("--runs", store, "--rig", "judge")["series"]
     assert [run["run_id"] for run in series["runs"]] == ["run-00", "run-01"]
     assert answer("--runs", store, "--plan", "none")["series"] == []
+
+
+@pytest.mark.parametrize("fault", ["damaged", "missing"])
+def test_a_run_of_a_store_that_is_not_whole_is_named_and_left_out(
+    lab: Path, tmp_path: Path, fault: str
+) -> None:
+    (tmp_path / "store").mkdir()
+    store = (tmp_path / "store").as_uri()
+    pushed = CliRunner().invoke(app, ["push", *map(str, sorted(lab.glob("run-0[01]"))), store])
+    assert pushed.exit_code == 0, pushed.output
+    bundle = next((tmp_path / "store" / "runs" / "run-00").glob("*/bundle.labctl.zip"))
+    bundle.unlink()
+    if fault == "damaged":
+        bundle.write_bytes(b"PK")
+    result = asked("--runs", store)
+    assert result.exit_code == 0, result.stderr
+    assert f"labctl: left out: {store}/runs/run-00/" in result.stderr
+    assert "1 run, " in result.stdout

@@ -102,11 +102,15 @@ def test_what_is_not_as_it_should_be_is_left_out_and_named(
     place.put_if_absent("index/e.0001.json", json.dumps({"format": 99}).encode())
     damaged = place.address.folder / "runs" / "b" / f"{1:016d}" / "phases.parquet"  # type: ignore[operator]
     damaged.write_bytes(damaged.read_bytes()[:-1])
+    put_tables(place, run, "cut")
+    next((place.address.folder / "runs" / "cut").glob("*/run.parquet")).unlink()  # type: ignore[operator]
     for _ in range(2):
         found = query(BY_RUN, [place.address], cache)
         assert found.rows == (("a", 2), ("c", 2))
         text = "\n".join(found.left_out)
-        for word in ("bare", "foreign.txt", "newer labctl", "phases.parquet is damaged"):
+        names = ("bare", "foreign.txt")
+        faults = ("newer labctl", "phases.parquet is damaged", "run.parquet is missing")
+        for word in (*names, *faults):
             assert word in text
     monkeypatch.setattr(run_tables, "LAYOUT", 99)
     put_tables(place, run, "later", labctl_version="9.9")
