@@ -98,8 +98,11 @@ class FedMeter:
             sender.join()
         of_first = self._next()
         self.send(last)
-        while self._next() == of_first:
-            pass
+        deadline = time.monotonic() + 60
+        while not self._has_come() or self._next() == of_first:
+            # What has gathered waits in libsigrok, which takes one frame each time that it reads.
+            os.write(self._meter, b"\0")
+            assert time.monotonic() < deadline, "the last frame does not come through"
 
     def reading(self, frame: bytes) -> tuple[float | Status, str]:
         """What the instrument makes of this frame: a value, or a status and its words."""
@@ -108,7 +111,13 @@ class FedMeter:
 
     def _next(self) -> tuple[float | Status, str]:
         deadline = time.monotonic() + 20
-        while not self._made and time.monotonic() < deadline:
+        while not self._has_come() and time.monotonic() < deadline:
+            pass
+        return self._made.pop(0)
+
+    def _has_come(self) -> bool:
+        """Whether there is a reading, after half a second at most."""
+        if not self._made:
             batch = self.instrument.read()
             made = [(one.t_ns, one.status, one.detail) for one in batch.statuses if one.count]
             for block in batch.blocks:
@@ -119,7 +128,7 @@ class FedMeter:
                 for _, what, words in sorted(made, key=lambda one: one[0])
                 if what is not Status.DUPLICATE
             ]
-        return self._made.pop(0)
+        return bool(self._made)
 
     @property
     def baud(self) -> int:
