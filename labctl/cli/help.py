@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from labctl.cli.commands import COMMANDS, SECTIONS, section_names
+from labctl.cli.terminal.completion import beginning_with
 from labctl.cli.terminal.pager import paging
 from labctl.cli.terminal.schemas import schemas_of
 from labctl.errors import ConfigurationError, Mistake
@@ -19,7 +20,11 @@ HELP_WIDTH = 80
 def show_help(
     section: Annotated[
         str | None,
-        typer.Argument(metavar="SECTION", help="A section, or a command; all, if left out."),
+        typer.Argument(
+            metavar="SECTION",
+            autocompletion=beginning_with(lambda: [*section_names(), *COMMANDS]),
+            help="A section, or a command; all, if left out.",
+        ),
     ] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="The JSON Schemas of a command's --json.")

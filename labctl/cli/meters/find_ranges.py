@@ -18,6 +18,7 @@ from labctl.capture.meters.find_ranges import (
 from labctl.capture.run.expand import expand_for
 from labctl.cli.run.run import run_plan
 from labctl.cli.terminal.arguments import JsonOption, RigArgument, RunsOption
+from labctl.cli.terminal.completion import complete_plans
 from labctl.cli.terminal.held_rig import held
 from labctl.config.find_rig import find_rig
 from labctl.config.plan import load_plan
@@ -27,7 +28,10 @@ from labctl.record.reader import RunRecord
 def find_ranges(
     rig: RigArgument,
     plan: Annotated[
-        str | None, typer.Argument(metavar="PLAN", help="Its heaviest points; else reads.")
+        str | None,
+        typer.Argument(
+            metavar="PLAN", autocompletion=complete_plans, help="Its heaviest points; else reads."
+        ),
     ] = None,
     runs: RunsOption = None,
     json_output: JsonOption = False,

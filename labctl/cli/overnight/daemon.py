@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from labctl.cli.terminal.arguments import RunsOption
+from labctl.cli.terminal.completion import complete_rigs
 from labctl.cli.terminal.runs_place import place_of_new_runs
 from labctl.config.find_rig import find_rig, rig_files
 from labctl.config.rig import Rig
@@ -28,7 +29,8 @@ PRIVATE = 0o077
 
 def serve(
     rigs: Annotated[
-        list[str] | None, typer.Argument(metavar="RIG", help="Rigs; all, if left out.")
+        list[str] | None,
+        typer.Argument(metavar="RIG", autocompletion=complete_rigs, help="Rigs; all, if left out."),
     ] = None,
     runs: RunsOption = None,
     install_service: Annotated[

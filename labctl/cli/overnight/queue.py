@@ -115,7 +115,10 @@ def add(
 @app.command("list")
 @pages
 def list_jobs(
-    rig: Annotated[str | None, typer.Option(help="Only this rig's.")] = None,
+    rig: Annotated[
+        str | None,
+        typer.Option(metavar="RIG", autocompletion=complete_rigs, help="Only this rig's."),
+    ] = None,
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also all that are over, not only the last ten.")

@@ -16,6 +16,7 @@ from labctl.analysis.run.drives import run_of_drive, runs_of_drives
 from labctl.analysis.run.summary import summarise
 from labctl.cli.results.gated import GateFileOption, exit_code, gate_of, print_json, write_page
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.completion import complete_runs
 from labctl.cli.terminal.pager import pages
 from labctl.cli.terminal.run_names import find_run
 from labctl.errors import ConfigurationError, Mistake
@@ -59,6 +60,7 @@ def compare_runs(
         typer.Argument(
             metavar="RUN",
             parser=find_run,
+            autocompletion=complete_runs,
             help="Runs, by directory or name; RUN:DRIVE is one of several drives.",
         ),
     ],
@@ -84,7 +86,8 @@ def compare_runs(
         list[str] | None,
         typer.Option(
             AGAINST,
-            metavar="RUN...",
+            metavar="RUN",
+            autocompletion=complete_runs,
             help="Repeats that the runs before it, as repeats of each other, are compared with.",
         ),
     ] = None,

@@ -12,6 +12,7 @@ from labctl.analysis.compare.planning import plan_repeats
 from labctl.analysis.run.summary import summarise
 from labctl.cli.results.compare import record_of
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.completion import complete_runs
 from labctl.cli.terminal.pager import pages
 from labctl.cli.terminal.run_names import find_run
 from labctl.errors import ConfigurationError, Mistake
@@ -26,6 +27,7 @@ def repeats(
         typer.Argument(
             metavar="RUN",
             parser=find_run,
+            autocompletion=complete_runs,
             help="Repeats of one run, by directory or name; RUN:DRIVE is one of several drives.",
         ),
     ],

@@ -17,6 +17,7 @@ from labctl.analysis.run.summary import summarise
 from labctl.cli.results.compare import record_of
 from labctl.cli.results.gated import GateFileOption, exit_code, gate_of, print_json, write_page
 from labctl.cli.terminal.arguments import JsonOption, RunsToReadOption
+from labctl.cli.terminal.completion import complete_plans, complete_rigs, complete_runs
 from labctl.cli.terminal.pager import pages
 from labctl.cli.terminal.run_names import find_run
 from labctl.cli.terminal.runs_place import places_to_read
@@ -34,13 +35,20 @@ def print_trend(
         typer.Argument(
             metavar="RUN",
             parser=find_run,
+            autocompletion=complete_runs,
             help="Runs, by directory or name; none: all runs.",
             show_default=False,
         ),
     ] = None,
     runs: RunsToReadOption = None,
-    rig: Annotated[str | None, typer.Option(help="Only of this rig.")] = None,
-    plan: Annotated[str | None, typer.Option(help="Only of this plan.")] = None,
+    rig: Annotated[
+        str | None,
+        typer.Option(metavar="RIG", autocompletion=complete_rigs, help="Only of this rig."),
+    ] = None,
+    plan: Annotated[
+        str | None,
+        typer.Option(metavar="PLAN", autocompletion=complete_plans, help="Only of this plan."),
+    ] = None,
     drive: Annotated[
         str | None, typer.Option(metavar="SERIAL", help="Only of the drive with this number.")
     ] = None,

@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from labctl.cli.terminal.arguments import JsonOption, RigArgument, RunsOption
+from labctl.cli.terminal.completion import complete_plans
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.held_rig import held
 from labctl.cli.terminal.runs_place import runs_place
@@ -28,7 +29,10 @@ _COLOUR = {Level.OK: "", Level.WARNING: "yellow", Level.TROUBLE: "red"}
 def doctor(
     rig: RigArgument,
     plan: Annotated[
-        str | None, typer.Argument(metavar="PLAN", help="A plan that it shall do tonight.")
+        str | None,
+        typer.Argument(
+            metavar="PLAN", autocompletion=complete_plans, help="A plan that it shall do tonight."
+        ),
     ] = None,
     runs: RunsOption = None,
     json_output: JsonOption = False,

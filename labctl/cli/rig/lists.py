@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from labctl.cli.terminal.arguments import JsonOption
-from labctl.cli.terminal.completion import complete_plans, complete_rigs
+from labctl.cli.terminal.completion import complete_examples, complete_plans, complete_rigs
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.pager import pages
 from labctl.config.estimate import estimate
@@ -33,7 +33,12 @@ LISTED_BYTES_PER_S = 10**9
 def list_rigs(
     copy: Annotated[
         str | None,
-        typer.Option("--copy", metavar="EXAMPLE", help="Copy this example into ./rigs."),
+        typer.Option(
+            "--copy",
+            metavar="EXAMPLE",
+            autocompletion=complete_examples,
+            help="Copy this example into ./rigs.",
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="The name of the copy.")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from labctl.cli.terminal.arguments import JsonOption, RunsToReadOption
+from labctl.cli.terminal.completion import complete_plans, complete_rigs
 from labctl.cli.terminal.pager import pages
 from labctl.cli.terminal.plain_table import print_table
 from labctl.cli.terminal.runs_place import places_to_read
@@ -27,8 +28,14 @@ OUTCOMES = (*map(str, Outcome), "unreadable")
 @pages
 def list_runs(
     runs: RunsToReadOption = None,
-    rig: Annotated[str | None, typer.Option(help="Only of this rig.")] = None,
-    plan: Annotated[str | None, typer.Option(help="Only of this plan.")] = None,
+    rig: Annotated[
+        str | None,
+        typer.Option(metavar="RIG", autocompletion=complete_rigs, help="Only of this rig."),
+    ] = None,
+    plan: Annotated[
+        str | None,
+        typer.Option(metavar="PLAN", autocompletion=complete_plans, help="Only of this plan."),
+    ] = None,
     outcome: Annotated[
         str | None, typer.Option(help="Only with this outcome: completed, failed …")
     ] = None,

@@ -26,6 +26,7 @@ from labctl.cli.terminal.arguments import (
     RunsOption,
     ScaleOption,
 )
+from labctl.cli.terminal.completion import complete_plans
 from labctl.config.plan import load_plan
 from labctl.config.rig import load_rig
 from labctl.errors import RunFailed
@@ -37,7 +38,14 @@ from labctl.sinks.influxdb.settings import influx_settings
 
 def demo(
     runs: RunsOption = None,
-    plan: Annotated[str, typer.Option(help="The plan to run on the simulated rig.")] = "demo",
+    plan: Annotated[
+        str,
+        typer.Option(
+            metavar="PLAN",
+            autocompletion=complete_plans,
+            help="The plan to run on the simulated rig.",
+        ),
+    ] = "demo",
     scale: ScaleOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the meters' errors and noise.")] = 1,
     to: Annotated[

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labctl.cli.terminal.arguments import JsonOption, RunsOption
+from labctl.cli.terminal.completion import complete_plans
 from labctl.errors import ConfigurationError, Mistake, Refused
 from labctl.record.timebase import NS_PER_S
 
@@ -93,7 +94,12 @@ def import_files(
         float | None,
         typer.Option(metavar="SECONDS", help="How far to search; else 120."),
     ] = None,
-    plan: Annotated[str, typer.Option(metavar="PLAN", help="The plan that fio worked by.")] = "",
+    plan: Annotated[
+        str,
+        typer.Option(
+            metavar="PLAN", autocompletion=complete_plans, help="The plan that fio worked by."
+        ),
+    ] = "",
     save_plan: Annotated[Path | None, typer.Option(help="Keep the inferred plan in it.")] = None,
     idle_before: Annotated[
         float,

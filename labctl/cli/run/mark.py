@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from labctl.cli.terminal.completion import complete_rigs, complete_runs
 from labctl.cli.terminal.run_names import HELP, find_run
 from labctl.errors import ConfigurationError, JournalError, Mistake, RunFailed
 from labctl.printable import printable
@@ -28,10 +29,18 @@ LOOK_EVERY_S = 0.1
 def mark(
     text: Annotated[list[str], typer.Argument(metavar="TEXT", help="What happens now.")],
     rig: Annotated[
-        str | None, typer.Option(help="Of several that run: the name of the rig.")
+        str | None,
+        typer.Option(
+            metavar="RIG",
+            autocompletion=complete_rigs,
+            help="Of several that run: the name of the rig.",
+        ),
     ] = None,
     run: Annotated[
-        Path | None, typer.Option(metavar="RUN", parser=find_run, help=f"Instead: {HELP}")
+        Path | None,
+        typer.Option(
+            metavar="RUN", parser=find_run, autocompletion=complete_runs, help=f"Instead: {HELP}"
+        ),
     ] = None,
 ) -> None:
     """Set a mark, with a text, in the run that is on."""

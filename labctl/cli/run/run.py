@@ -35,6 +35,7 @@ from labctl.cli.terminal.arguments import (
     UntilOption,
     YesOption,
 )
+from labctl.cli.terminal.completion import complete_runs
 from labctl.cli.terminal.consent import ask_first
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.held_rig import held
@@ -75,7 +76,12 @@ def run(
     yes: YesOption = False,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", parser=find_run, help="Go on with a run that was cut off."),
+        typer.Option(
+            metavar="RUN",
+            parser=find_run,
+            autocompletion=complete_runs,
+            help="Go on with a run that was cut off.",
+        ),
     ] = None,
     job: Annotated[
         str | None,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.completion import complete_rigs
 from labctl.config.find_rig import find_rig
 from labctl.config.site import site_file
 from labctl.errors import ConfigurationError, Mistake
@@ -44,7 +45,14 @@ def forget_runs(
     bins: Annotated[
         bool, typer.Option("--bins", help="Only values over time; results and events stay.")
     ] = False,
-    rig: Annotated[str | None, typer.Option(help="Where this rig is sent; else the site.")] = None,
+    rig: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RIG",
+            autocompletion=complete_rigs,
+            help="Where this rig is sent; else the site.",
+        ),
+    ] = None,
     to: Annotated[
         str | None, typer.Option(metavar="URL", help="http://HOST:8086?org=ORG&bucket=BUCKET")
     ] = None,

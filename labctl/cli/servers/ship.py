@@ -15,6 +15,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.completion import complete_rigs, complete_runs
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.run_names import find_run
 from labctl.config.find_rig import find_rig, rig_of
@@ -36,7 +37,12 @@ PLAIN_EVERY = 0.1
 def ship_runs(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN", parser=find_run, help="Runs, by directory or name."),
+        typer.Argument(
+            metavar="RUN",
+            parser=find_run,
+            autocompletion=complete_runs,
+            help="Runs, by directory or name.",
+        ),
     ],
     to: Annotated[
         list[str] | None,
@@ -44,7 +50,11 @@ def ship_runs(
     ] = None,
     rig: Annotated[
         str | None,
-        typer.Option(help="To where this rig says; else the rig here of the run's name, or site."),
+        typer.Option(
+            metavar="RIG",
+            autocompletion=complete_rigs,
+            help="To where this rig says; else the rig here of the run's name, or site.",
+        ),
     ] = None,
     from_start: Annotated[
         bool, typer.Option("--from-start", help="Send everything again (harmless).")

@@ -18,8 +18,27 @@ _HOW = {
 }
 
 
+def beginning_with(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Completes one of these names; nothing where they cannot be found."""
+
+    def complete(incomplete: str) -> list[str]:
+        try:
+            return [name for name in names() if name.startswith(incomplete)]
+        except Exception:  # a shell that asks must not be answered with a traceback
+            return []
+
+    return complete
+
+
 def print_completion(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help=f"One of {', '.join(SHELLS)}.")],
+    shell: Annotated[
+        str,
+        typer.Argument(
+            metavar="SHELL",
+            autocompletion=beginning_with(lambda: SHELLS),
+            help=f"One of {', '.join(SHELLS)}.",
+        ),
+    ],
 ) -> None:
     """Print what completes words of labctl in your shell.
 
@@ -35,22 +54,16 @@ def print_completion(
     print(script)
 
 
-def _beginning_with(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Completes one of these names; nothing where they cannot be found."""
-
-    def complete(incomplete: str) -> list[str]:
-        try:
-            return [name for name in names() if name.startswith(incomplete)]
-        except Exception:  # a shell that asks must not be answered with a traceback
-            return []
-
-    return complete
-
-
 def _rigs() -> Iterable[str]:
     from labctl.config.find_rig import rig_files
 
     return dict.fromkeys(path.stem for path in rig_files())
+
+
+def _examples() -> Iterable[str]:
+    from labctl.config.find_rig import example_rigs
+
+    return example_rigs()
 
 
 def _plans() -> Iterable[str]:
@@ -81,8 +94,9 @@ def _jobs() -> Iterable[str]:
     return [str(job.id) for job in Queue(find_home()).jobs()]
 
 
-complete_rigs = _beginning_with(_rigs)
-complete_plans = _beginning_with(_plans)
-complete_limits = _beginning_with(_limits)
-complete_runs = _beginning_with(_runs)
-complete_jobs = _beginning_with(_jobs)
+complete_rigs = beginning_with(_rigs)
+complete_examples = beginning_with(_examples)
+complete_plans = beginning_with(_plans)
+complete_limits = beginning_with(_limits)
+complete_runs = beginning_with(_runs)
+complete_jobs = beginning_with(_jobs)

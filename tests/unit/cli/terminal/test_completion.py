@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from labctl.cli.main import COMMANDS, app
 from labctl.cli.terminal.completion import SHELLS
 from labctl.config.find_rig import EXAMPLES
 from labctl.service.data_dir import Home
@@ -50,6 +54,51 @@ def test_commands_rigs_plans_runs_and_jobs_are_completed(runs: Path, tmp_path: P
     assert added.returncode == 0, added.stderr
     (job,) = Queue(Home(home)).jobs()
     assert offered("labctl queue cancel ", home) == [str(job.id)]
+
+
+KINDS = {
+    "RIG": ("sata", "sata-12v-5v"),
+    "PLAN": ("snia-i", "snia-iops"),
+    "RUN": ("20261120", min(NAMES)),
+    "SHELL": ("fi", "fish"),
+    "SECTION": ("over", "overnight"),
+    "EXAMPLE": ("sata", "sata-12v-5v"),
+}
+"""By what a command takes: the begin of a word, and the word."""
+
+
+def places() -> Iterator[tuple[str, str]]:
+    """Each place of a command line that takes one of these, and which."""
+    group: Any = typer.main.get_command(app)
+    for name in COMMANDS:
+        command = group.get_command(None, name)
+        for below, one in getattr(command, "commands", {"": command}).items():
+            line = " ".join(filter(None, ("labctl", name, below)))
+            before = ""
+            for param in one.params:
+                is_option = param.param_type_name == "option"
+                if param.metavar in KINDS:
+                    yield f"{line} {param.opts[0] + ' ' if is_option else before}", param.metavar
+                before += "" if is_option else "x "
+
+
+def test_whatever_takes_a_rig_a_plan_or_a_run_completes_it(runs: Path, tmp_path: Path) -> None:
+    """``labctl report`` and ``run`` did, ``compare``, ``ship``, ``daemon`` and ``doctor RIG PLAN``
+    did not. What a store, a broker or a database has is not asked for."""
+    found = list(places())
+    assert len(found) > 40
+    elsewhere = ("labctl mqtt forget ", "labctl influxdb forget ")
+    missing = [
+        line
+        for line, kind in found
+        if line not in elsewhere and KINDS[kind][1] not in offered(line + KINDS[kind][0], tmp_path)
+    ]
+    assert missing == []
+
+
+def test_every_option_of_a_rig_or_a_plan_says_so() -> None:
+    shown = {line.rpartition(" --")[2].strip() for line, _ in places()}
+    assert {"rig", "plan", "run", "resume", "copy"} <= shown
 
 
 @pytest.mark.parametrize("shell", SHELLS)
