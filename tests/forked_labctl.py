@@ -81,7 +81,9 @@ class _Server:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())], pass_fds=[theirs.fileno()]
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                cwd=Path(__file__).parents[1],  # where it is found: a test may be anywhere
             )
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_REQUEST_BYTES)
         self._socket = ours
