@@ -289,17 +289,29 @@ def test_a_rig_is_written_among_the_rigs_or_nowhere(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_scratch_file_that_is_not_there_needs_its_size(rig: Path, tmp_path: Path) -> None:
+    """No run would make it: ``doctor`` said so, where ``init`` had found no mistake."""
+    one = f"12V,fixed=3,amps={port_of(rig, 'i12')}"
+    words = ("--drive", tmp_path / "scratch", "--rail", one)
+    done = labctl("init", "mine", *map(str, words), cwd=tmp_path)
+    assert done.returncode == 1 and "drive.size_bytes" in done.stdout, done.stdout
+
+
 def test_a_person_is_asked_for_drive_meters_and_rails(rig: Path, tmp_path: Path) -> None:
+    """An answer that is none is asked for again: what was answered before is not lost."""
     volts, amps = port_of(rig, "v12", "resource"), port_of(rig, "i12")
-    answers = [str(tmp_path / "scratch"), amps, volts, "nonsense", "", "12V", "1", "0", "2"]
+    scratch = str(tmp_path / "scratch")
+    answers = ["99", scratch, "0", "1m", amps, volts, "nonsense", "", "a/b", "12V", "3", "1", "0"]
+    answers += ["two", "2"]
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(tmp_path)
         os.environ.update(TERM="xterm", COLUMNS="80", LINES="24")
         os.execv(sys.executable, [*LABCTL, "init", "asked"])
     output = b""
-    questions = (b"scratch file)", b"more)", b"more)", b"more)", b"more)", b"names", b"current",
-                 b"meter)", b"none")  # fmt: skip
+    questions = (b"scratch file)", b"scratch file)", b"Size", b"Size", b"more)", b"more)", b"more)",
+                 b"more)", b"names", b"names", b"current", b"current", b"meter)", b"none",
+                 b"none")  # fmt: skip
     with contextlib.suppress(OSError):
         for question, answer in zip(questions, answers, strict=True):
             new = b""
@@ -311,4 +323,6 @@ def test_a_person_is_asked_for_drive_meters_and_rails(rig: Path, tmp_path: Path)
             output += part
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, output.decode()
     assert "finds no mistake" in output.decode()
+    lines = [line for line in output.decode().splitlines() if str(tmp_path.parent) not in line]
+    assert max(map(len, lines)) <= 80, output.decode()
     assert labctl("check", "rigs/asked.toml", cwd=tmp_path).returncode == 0

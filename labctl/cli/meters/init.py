@@ -21,6 +21,7 @@ from instruments.transports.serial_ports import connected_ports, stable_path
 from instruments.transports.udev_rule import UDEV_TODO, may_not_open, udev_rule
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.identity.block_devices import read_block_devices
+from labctl.cli.terminal.filled import filled
 from labctl.config.find_rig import new_rig_file, write_new
 from labctl.config.new_rig import (
     FIXED_PCT,
@@ -43,6 +44,8 @@ from labctl.toml_reading import pattern_in_words
 RAIL_FORM = "NAME,amps=ADDRESS[,volts=ADDRESS|,fixed=PCT][,shunt=OHM][,nominal=V]"
 _RAIL_KEYS = ("amps", "volts", "fixed", "shunt", "nominal")
 _FIXED = "f"
+SCRATCH_SIZE = "4g"
+"""Of a scratch file, where a person has no other wish."""
 
 
 def init(
@@ -84,22 +87,42 @@ def init(
         listed = ", ".join(target for target, _ in _drives()) or "none found"
         allowed = f"is missing; here are: {listed}"
         raise ConfigurationError([Mistake("command line", "--drive", None, allowed)])
+    if asks and size_bytes is None and _is_to_be_made(chosen, host):
+        size_bytes = typer.prompt(
+            "Size of the scratch file", default=SCRATCH_SIZE, value_proc=_answered_size
+        )
     rails = _ask_for_rails(meters) if asks else [one.asked(meters) for one in wanted]
     text = rig_text(name, host, _new_drive(chosen, host, size_bytes), rails, mains_hz)
     write_new(file, text)
     print(f"{file} is written")
     for rule in dict.fromkeys(meters.rules):
         print(f"\n{UDEV_TODO}:\n{rule}")
-    try:
-        parse_rig(text, str(file))
-    except ConfigurationError as error:
+    mistakes = _mistakes(text, file)
+    if size_bytes is None and _is_to_be_made(chosen, host):
+        allowed = "is missing: how large the scratch file is to be (--size)"
+        mistakes.append(Mistake(str(file), "drive.size_bytes", None, allowed))
+    if mistakes:
         print("\nwhat is left for you to fill in (labctl check says it again):")
-        for mistake in error.mistakes:
-            print(f"  {mistake.key}: {mistake.allowed}")
+        for mistake in mistakes:
+            print(filled(f"  {mistake.key}: {mistake.allowed}"))
         return 1
     print(f"labctl check {file}    finds no mistake in it")
     print(f"labctl doctor {name}    shows what each rail draws now")
     return 0
+
+
+def _mistakes(text: str, file: Path) -> list[Mistake]:
+    """What is wrong with a rig."""
+    try:
+        parse_rig(text, str(file))
+    except ConfigurationError as error:
+        return list(error.mistakes)
+    return []
+
+
+def _is_to_be_made(target: str, host: str) -> bool:
+    """Whether a target is a scratch file that a run will make."""
+    return host == "local" and not target.startswith("/dev/") and not Path(target).exists()
 
 
 class _Meters:
@@ -166,6 +189,14 @@ def _size_bytes(size: str) -> int:
     if size_bytes <= 0:
         raise _wrong("--size", size, "must be more than 0")
     return size_bytes
+
+
+def _answered_size(text: str) -> int:
+    """The bytes of an answer. Raises BadParameter, at which a prompt asks again."""
+    try:
+        return _size_bytes(text)
+    except ConfigurationError as error:
+        raise typer.BadParameter(error.mistakes[0].allowed) from None
 
 
 def _number(text: str, *, zero: bool = False) -> float:
@@ -264,18 +295,20 @@ def _ask_for_drive(given: str | None) -> str:
     drives = _drives()
     for number, (target, what) in enumerate(drives, start=1):
         print(f"  {number}  {target}  {what}")
-    answer = typer.prompt("The drive (its number, a device, or a scratch file)", type=str)
-    if answer.isdecimal() and 0 < int(answer) <= len(drives):
-        return drives[int(answer) - 1][0]
-    return str(answer)
+
+    def chosen(answer: str) -> str:
+        return drives[_place(answer, drives)][0] if answer.isdecimal() else answer
+
+    return str(
+        typer.prompt("The drive (its number, a device, or a scratch file)", value_proc=chosen)
+    )
 
 
 def _ask_for_rails(meters: _Meters) -> list[NewRail]:
     found = _ask_for_meters(meters)
-    names = typer.prompt("Rails, by the volts in their names", default="12V 3V3").split()
-    for name in names:
-        _check_name("rail", name)
-    _check_distinct(names)
+    names = typer.prompt(
+        "Rails, by the volts in their names", default="12V 3V3", value_proc=_rail_names
+    )
     return [_ask_for_rail(name, found) for name in names]
 
 
@@ -300,7 +333,7 @@ def _ask_for_meters(meters: _Meters) -> list[FoundInstrument]:
         try:
             one = meters.at(address.strip())
         except ConfigurationError as error:
-            print(f"  {error}")
+            print(filled(f"  {error.mistakes[0].allowed}"))
             continue
         found.append(one)
         print(f"  {len(found)}  {one.identity}  (driver {one.driver})")
@@ -312,24 +345,47 @@ def _ask_for_meters(meters: _Meters) -> list[FoundInstrument]:
 def _ask_for_rail(name: str, found: Sequence[FoundInstrument]) -> NewRail:
     nominal = volts_of_name(name) or typer.prompt(f"{name}: nominal volts", value_proc=_number)
     amps = _pick(f"{name}: number of the meter of its current", found)
-    question = f"{name}: its shunt in ohms (50 mΩ: 0.05; 0: the current flows through the meter)"
+    question = f"{name}: its shunt in ohms (50 mΩ: 0.05; 0: no shunt, through the meter)"
     shunt = 0.0
     if has_functions(amps):
         shunt = typer.prompt(question, default="0", value_proc=partial(_number, zero=True))
-    answer = typer.prompt(f"{name}: number of the meter of its volts, {_FIXED}: none", type=str)
-    if answer == _FIXED:
+
+    def meter_of_volts(answer: str) -> FoundInstrument | None:
+        return None if answer == _FIXED else found[_place(answer, found)]
+
+    volts = typer.prompt(
+        f"{name}: number of the meter of its volts ({_FIXED}: fixed, there is none)",
+        value_proc=meter_of_volts,
+    )
+    if volts is None:
         question = f"{name}: tolerance of these volts in %"
         pct = typer.prompt(question, default=f"{FIXED_PCT:g}", value_proc=_number)
         return NewRail(name, nominal, amps, None, pct, shunt or None)
-    return NewRail(name, nominal, amps, _numbered(answer, found), shunt_ohm=shunt or None)
+    return NewRail(name, nominal, amps, volts, shunt_ohm=shunt or None)
 
 
 def _pick(question: str, found: Sequence[FoundInstrument]) -> FoundInstrument:
-    return _numbered(typer.prompt(question, default="1", type=str), found)
+    def chosen(answer: str) -> FoundInstrument:
+        return found[_place(answer, found)]
+
+    answered: FoundInstrument = typer.prompt(question, default="1", value_proc=chosen)
+    return answered
 
 
-def _numbered(answer: str, found: Sequence[FoundInstrument]) -> FoundInstrument:
-    if answer.isdecimal() and 0 < int(answer) <= len(found):
-        return found[int(answer) - 1]
-    allowed = f"must be a number from 1 to {len(found)}"
-    raise ConfigurationError([Mistake("meter", "number", answer, allowed)])
+def _rail_names(answer: str) -> list[str]:
+    """The names of an answer. Raises BadParameter, at which a prompt asks again."""
+    names = answer.split()
+    try:
+        for name in names:
+            _check_name("rail", name)
+        _check_distinct(names)
+    except ConfigurationError as error:
+        raise typer.BadParameter(error.mistakes[0].allowed) from None
+    return names
+
+
+def _place(answer: str, listed: Sequence[object]) -> int:
+    """Which of a numbered list is meant. Raises BadParameter, at which a prompt asks again."""
+    if answer.isdecimal() and 0 < int(answer) <= len(listed):
+        return int(answer) - 1
+    raise typer.BadParameter(f"must be a number from 1 to {len(listed)}")

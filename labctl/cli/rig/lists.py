@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from rich.table import Table
 from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.completion import complete_examples, complete_plans, complete_rigs
 from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.filled import filled
 from labctl.cli.terminal.pager import pages
 from labctl.config.estimate import estimate
 from labctl.config.find_rig import example_rigs, new_rig_file, rig_file, rig_files, write_new
@@ -76,7 +76,7 @@ def list_rigs(
         rows.append({"rig": path.stem, "rails": rails, "drive": drive, "file": str(path)})
     _print_rows(rows, json_output, "no rigs: labctl init makes one of what is connected")
     if not json_output:
-        print(_filled(f"examples, for labctl rigs --copy: {', '.join(example_rigs())}"))
+        print(filled(f"examples, for labctl rigs --copy: {', '.join(example_rigs())}"))
 
 
 def _copied(example: str, name: str) -> str:
@@ -164,7 +164,7 @@ def check(
     if not json_output:
         print(f"{file}: a {kind} without mistakes")
         for line in too_slow:
-            print(_filled(line))
+            print(filled(line))
 
 
 def _file_to_check(name: str) -> Path:
@@ -233,13 +233,6 @@ def _print_rows(rows: list[dict[str, Any]], json_output: bool, empty: str) -> No
     for row in rows:
         table.add_row(*map(_cell, row.values()))
     Terminal(soft_wrap=False).print(table)
-
-
-def _filled(text: str) -> str:
-    """In lines of 80 columns; a name or an address stays whole."""
-    return textwrap.fill(
-        text, 80, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
-    )
 
 
 def _cell(value: object) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from labctl.analysis.compare.summary_diff import mismatches
 from labctl.cli.results.bundle import bundle, verify
-from labctl.errors import JournalError
+from labctl.errors import ConfigurationError, JournalError
 from labctl.record.bundle import MANIFEST, MOST_MANIFEST_BYTES, Manifest, unpack_bundle
 from labctl.record.layout import READING
 from tests.unit.synthetic_run import Bench, build
@@ -184,7 +184,7 @@ def test_a_torn_archive_or_none_is_refused(packed: Path, tmp_path: Path) -> None
     torn.write_bytes(packed.read_bytes()[: packed.stat().st_size // 2])
     with pytest.raises(JournalError, match="torn"):
         verify(torn, False)
-    with pytest.raises(JournalError, match="no such file"):
+    with pytest.raises(ConfigurationError, match="no such file"):
         verify(tmp_path / "none.zip", False)
     other = tmp_path / "other.zip"
     with zipfile.ZipFile(other, "w") as archive:
