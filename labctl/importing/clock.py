@@ -16,9 +16,10 @@ from labctl.analysis.readings.step_alignment import (
     align,
     confirmed_phases,
 )
+from labctl.analysis.readings.step_search import LEAST_COVERED
 from labctl.errors import ConfigurationError
 from labctl.importing.mapping import Meter, not_there
-from labctl.importing.times import is_absolute
+from labctl.importing.times import is_absolute, open_zone
 from labctl.importing.work import Work
 from labctl.importing.work_order import seen_at
 from labctl.record.timebase import NS_PER_S
@@ -204,18 +205,13 @@ def _kind(work: Work) -> Hashable:
 def _ranges(recording: Recording, search_s: float) -> list[tuple[float, float]]:
     if not recording.absolute:
         return [(-ANY_OFFSET_S, ANY_OFFSET_S)]
-    if not open_zone(recording.meter):
+    if not open_zone(recording.meter.time_format, recording.meter.zone):
         return [(-search_s, search_s)]
     if search_s >= ZONE_STEP_S / 2:
         reach = ZONES * ZONE_STEP_S + search_s
         return [(-reach, reach)]
     middles = (number * ZONE_STEP_S for number in range(-ZONES, ZONES + 1))
     return [(middle - search_s, middle + search_s) for middle in middles]
-
-
-def open_zone(meter: Meter) -> bool:
-    """Whether nobody knows in which zone its times are."""
-    return is_absolute(meter.time_format) and not meter.zone and "epoch" not in meter.time_format
 
 
 def _refused(
@@ -239,13 +235,13 @@ def _refused(
 def _do_not_meet(
     recording: Recording, works: Sequence[Work], search_s: float
 ) -> ConfigurationError:
-    if not recording.absolute:
-        lasts = (recording.last_ns - recording.first_ns) / NS_PER_S
-        needs = (works[-1].end_ns - works[0].begin_ns) / NS_PER_S
+    lasts = (recording.last_ns - recording.first_ns) / NS_PER_S
+    needs = (works[-1].end_ns - works[0].begin_ns) / NS_PER_S
+    if not recording.absolute or lasts < LEAST_COVERED * needs:
         allowed = f"it lasts {lasts:.0f} s, and fio's phases {needs:.0f} s: another recording?"
         return not_there(recording.file, "clock", None, allowed)
     first, last = f"{utc(recording.first_ns)} UTC", f"{utc(recording.last_ns)} UTC"
-    if open_zone(recording.meter):
+    if open_zone(recording.meter.time_format, recording.meter.zone):
         first, last = f"{utc(recording.first_ns)} of an unknown zone", utc(recording.last_ns)
     begin, end = utc(works[0].begin_ns), utc(works[-1].end_ns)
     within = f" within ± {search_s:.0f} s (--search SECONDS looks farther)" if search_s else ""

@@ -32,7 +32,15 @@ from labctl.importing.rails import (
 )
 from labctl.importing.ready import Recognised, recognise
 from labctl.importing.table import Table
-from labctl.importing.times import EPOCHS, ROWS, SINCE_START, TimeReader, guess_format
+from labctl.importing.times import (
+    EPOCHS,
+    ISO,
+    ROWS,
+    SINCE_START,
+    TimeReader,
+    guess_format,
+    name_their_zone,
+)
 from labctl.record.timebase import NS_PER_S
 from labctl.toml_reading import validated
 
@@ -204,7 +212,17 @@ def _times(file: Path, found: Sniffed, given: Given, known: Recognised | None) -
     form = given.time_format or ("" if ready is None else ready.time_format)
     if not form and place is not None and interval_s is not None:
         form = _unit_by_steps(found, place, interval_s)
-    return {"time": list(time), "time_format": form or _time_format(file, found, time)}
+    form = form or _time_format(file, found, time)
+    times = {"time": list(time), "time_format": form}
+    if form == ISO and not given.zone and name_their_zone(_stamps(found, time)):
+        times["zone"] = "UTC"  # of times without one: there are none
+    return times
+
+
+def _stamps(found: Sniffed, time: Sequence[str | int]) -> list[str]:
+    """The times of the first rows."""
+    columns = [column_text(found, one) for one in time]
+    return [" ".join(row) for row in zip(*columns, strict=True)]
 
 
 def _unit_by_steps(found: Sniffed, place: int, interval_s: float) -> str:
@@ -221,9 +239,7 @@ def _interval_s(found: Sniffed, data: dict[str, Any]) -> float | None:
     if data["time_format"] == ROWS:
         interval_s: float = data["interval_s"]
         return interval_s
-    columns = [column_text(found, one) for one in data["time"]]
-    texts = [" ".join(row) for row in zip(*columns, strict=True)]
-    steps = sorted(_steps(texts, data["time_format"], found.decimal))
+    steps = sorted(_steps(_stamps(found, data["time"]), data["time_format"], found.decimal))
     return float(f"{steps[len(steps) // 2]:.6g}") if steps else None
 
 

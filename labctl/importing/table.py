@@ -20,7 +20,7 @@ from labctl.analysis.numbers import utc
 from labctl.importing.headings import unit_of
 from labctl.importing.mapping import UNITS, Column, Meter, micro_as_u, not_there
 from labctl.importing.opening import UNREADABLE, opened, position, why
-from labctl.importing.times import CLOCK_ONLY, Ints, TimeReader, is_absolute
+from labctl.importing.times import Ints, TimeReader, is_absolute, open_zone
 from labctl.printable import printable
 from labctl.record.timebase import NS_PER_S
 from labctl.rounded import rounded
@@ -383,8 +383,8 @@ class Table:
 
     def _time_text(self, t_ns: int) -> str:
         form = self.meter.time_format
-        if is_absolute(form) and form != CLOCK_ONLY:
-            return f"{utc(t_ns)} UTC"
+        if is_absolute(form):
+            return utc(t_ns) if open_zone(form, self.meter.zone) else f"{utc(t_ns)} UTC"
         return f"{t_ns / NS_PER_S:g} s"
 
 

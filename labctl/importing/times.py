@@ -52,6 +52,17 @@ def is_absolute(time_format: str) -> bool:
     return time_format not in SINCE_START and time_format not in (CLOCK_ONLY, ROWS)
 
 
+def open_zone(time_format: str, zone: str) -> bool:
+    """Whether nobody knows in which zone such times are. ``zone``: as a person says it."""
+    return is_absolute(time_format) and not zone and time_format not in EPOCHS
+
+
+def name_their_zone(samples: Sequence[str]) -> bool:
+    """Whether each of the times has its own zone behind it."""
+    matches = [_ISO.fullmatch(one.strip()) for one in samples if one.strip()]
+    return bool(matches) and all(one is not None and one[5] for one in matches)
+
+
 def guess_format(samples: Sequence[str], decimal: str, unit: str) -> list[str]:
     """Every format that most samples may have (one of them may be a fault); of numbers alone the
     likely one. ``unit``: of the heading."""

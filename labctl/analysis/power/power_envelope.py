@@ -176,7 +176,8 @@ def too_slow_for(window_s: float, interval_s: float, aperture_s: float) -> str:
     slowest = max(interval_s, aperture_s)
     if window_s >= NEARLY * needed * slowest:
         return ""
-    share = "" if filled else f" that last {length_text(aperture_s)}"
+    lasts = f"that lasts {length_text(aperture_s)}" if aperture_s else "of unknown length"
+    share = "" if filled else f" {lasts}"
     return (
         f"a reading each {length_text(slowest)}{share} is too slow: "
         f"at least {needed} a window are needed"

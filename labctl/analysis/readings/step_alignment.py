@@ -105,7 +105,7 @@ def align(
     ``doubts`` the half-width of what is unknown of its times (s; left out: nothing). Raises Misfit.
     """
     interval = float(np.median(np.diff(t))) if len(t) > 2 else 0.0
-    if interval <= 0:
+    if interval <= 0 or not np.ptp(watts):
         raise Misfit(NoAlignment.NO_STEPS)
     t, watts, interval = _thinned(t, watts, interval)
     far = OffsetSearch(t, watts, spans, work)

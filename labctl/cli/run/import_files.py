@@ -301,9 +301,9 @@ def _sources(
     for file in files:
         try:
             if not file.is_file():
-                raise ConfigurationError(
-                    [Mistake(str(file), "file", None, "there is no such file")]
-                )
+                words = "is a folder: name the files of meters"
+                words = words if file.is_dir() else "there is no such file"
+                raise ConfigurationError([Mistake(str(file), "file", None, words)])
             if is_fio_output(file):
                 words = "is what fio printed: name it with --fio, and a meter's file here"
                 raise ConfigurationError([Mistake(str(file), "file", None, words)])

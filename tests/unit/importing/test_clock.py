@@ -107,3 +107,39 @@ def test_a_given_clock_is_checked_by_the_steps(sweep: Bench, tmp_path: Path) -> 
     found, summary = imported(file, fio, tmp_path / "runs", rules)
     page = report_page(RunRecord(found.path), summary, ())
     assert "were given" in page and "no check of it" not in page
+
+
+@pytest.mark.parametrize(("suffix", "zone_h"), [("Z", 0), ("+02:00", 2)])
+def test_stamps_that_name_their_zone_are_not_searched_around_others(
+    sweep: Bench, tmp_path: Path, suffix: str, zone_h: int
+) -> None:
+    """Recorded five hours later, by a clock that says so."""
+    heading = "Timestamp," + HEADING
+    fio = sweep.write_fio(tmp_path / "fio")
+    dialect = Dialect(header=heading, time=iso(zone_h + 5, suffix))
+    later = sweep.write_csv(tmp_path / "later.csv", dialect=dialect)
+    text = mistake(lambda: imported(later, fio, tmp_path / "runs"))
+    assert "do not meet within" in text and "unknown zone" not in text
+    dialect = Dialect(header=heading, time=iso(zone_h, suffix))
+    file = sweep.write_csv(tmp_path / "same.csv", Clock(ahead_s=3.0), dialect)
+    found, _ = imported(file, fio, tmp_path / "runs")
+    assert found.clocks[0].offset_s == pytest.approx(-3.0, abs=0.2)
+
+
+def test_watts_that_never_change_follow_no_phase(sweep: Bench, tmp_path: Path) -> None:
+    def flat(rows: list[str]) -> list[str]:
+        return [f"{row.partition(',')[0]},12.0,0.4,3.3,0.2" for row in rows]
+
+    file = sweep.write_csv(tmp_path / "flat.csv", rows=flat)
+    text = mistake(lambda: imported(file, sweep.write_fio(tmp_path / "fio"), tmp_path / "runs"))
+    assert "flat.csv: clock: no offset makes its watts follow fio's phases" in text
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_recording_that_is_too_short_is_named_as_that(
+    sweep: Bench, tmp_path: Path, absolute: bool
+) -> None:
+    dialect = Dialect() if absolute else Dialect(time=lambda t: [f"{t:.6f}"])
+    file = sweep.write_csv(tmp_path / "short.csv", dialect=dialect, rows=lambda r: r[60:100])
+    text = mistake(lambda: imported(file, sweep.write_fio(tmp_path / "fio"), tmp_path / "runs"))
+    assert "short.csv: clock: it lasts 2 s, and fio's phases 9 s" in text

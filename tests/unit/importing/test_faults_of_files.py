@@ -10,14 +10,8 @@ import pytest
 from labctl.importing.guess import guess
 from labctl.importing.rails import Given
 from labctl.importing.workload import read_workload
-from tests.unit.importing.exported import (
-    Bench,
-)
-from tests.unit.importing.made_runs import (
-    imported,
-    inside,
-    mistake,
-)
+from tests.unit.importing.exported import Bench, Dialect, iso
+from tests.unit.importing.made_runs import HEADING, imported, inside, mistake, said
 
 FAULTS: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "text in a number": (lambda r: [*r[:40], r[40][:-4] + "junk", *r[41:]], "line 42"),
@@ -74,3 +68,21 @@ def test_empty_and_swapped_files(sweep: Bench, tmp_path: Path) -> None:
     csv = sweep.write_csv(tmp_path / "psu.csv")
     assert "psu.csv: fio: has no document of fio" in mistake(lambda: read_workload([csv]))
     assert "is empty" in mistake(lambda: read_workload([empty]))
+
+
+@pytest.mark.parametrize(("suffix", "shown"), [("", "13:20'"), ("Z", "13:20 UTC'")])
+def test_a_clock_that_was_set_is_said_in_the_zone_of_the_file(
+    sweep: Bench, tmp_path: Path, suffix: str, shown: str
+) -> None:
+    """One that nobody names is not called UTC."""
+    dialect = Dialect(header="Timestamp," + HEADING, time=iso(2, suffix))
+    rows = FAULTS["a clock that was set"][0]
+    file = sweep.write_csv(tmp_path / "psu.csv", dialect=dialect, rows=rows)
+    fio = sweep.write_fio(tmp_path / "fio")
+    assert shown in mistake(lambda: imported(file, fio, tmp_path / "runs"))
+
+
+def test_a_folder_in_the_place_of_a_recording_is_called_one(sweep: Bench, tmp_path: Path) -> None:
+    sweep.write_fio(tmp_path / "fio")
+    text = said(tmp_path, "import", "fio", "--fio", "fio", code=2)
+    assert "fio: file: is a folder: name the files of meters" in text

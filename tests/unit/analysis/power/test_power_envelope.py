@@ -48,6 +48,11 @@ def test_which_windows_a_meter_carries(
     assert (not why) == carried, why
 
 
+def test_a_meter_that_does_not_say_how_long_it_integrates_is_not_called_infinitely_short() -> None:
+    assert "a reading each 100 ms of unknown length" in too_slow_for(1.0, 0.1, 0.0)
+    assert "a reading each 100 ms that lasts 20 ms" in too_slow_for(1.0, 0.1, 0.02)
+
+
 def test_lengths_as_people_and_columns_have_them() -> None:
     assert [length_text(one) for one in (100e-6, 0.1, 1.0, 60.0, 900.0)] == [
         *("100 µs", "100 ms", "1 s", "60 s", "15 min"),
