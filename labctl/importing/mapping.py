@@ -73,12 +73,21 @@ def _column_alone(value: Any) -> Any:
 class Column(_Part):
     """A column by its heading, or by its number from 1; its unit, if the heading does not say it.
 
-    ``channel``: of a file with a reading a row, only rows that name this channel.
+    ``unit_column``: where the unit of each reading stands beside it; a reading in a unit of
+    something else is none. ``channel``: of a file with a reading a row, only rows that name this
+    channel.
     """
 
     column: HeadingOrNumber
     unit: str = ""
+    unit_column: HeadingOrNumber | None = None
     channel: str = ""
+
+    @model_validator(mode="after")
+    def _one_unit(self) -> Column:
+        if self.unit and self.unit_column is not None:
+            raise ValueError("unit is of all readings, unit_column of each: say one of them")
+        return self
 
     @field_validator("unit")
     @classmethod

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labctl.importing.dialect import NUMBER, Sniffed
-from labctl.importing.headings import is_total, kind_of, rail_of, unit_of
-from labctl.importing.mapping import Column, RailColumns, StatedVolts, not_there
+from labctl.importing.headings import is_total, kind_of, known_unit, rail_of, unit_of
+from labctl.importing.mapping import UNITS, Column, RailColumns, StatedVolts, not_there
 from labctl.importing.ready import Recognised
 from labctl.importing.table import OVERLOADS
 from labctl.record.layout import NAME_PATTERN
@@ -89,6 +89,9 @@ def rails_in(
         long = _reading_a_row(found, time)
         if long is not None:
             return long
+        single = _value_and_unit(found, time)
+        if single is not None:
+            return {"rails": {given.rail or "drive": with_stated(single, given)}}
         where = f"line {found.heading_line or found.first_line}"
         shown = ", ".join(map(repr, found.headings)) or f"{found.width} fields, no headings"
         raise not_there(
@@ -115,7 +118,7 @@ def _said(file: Path, found: Sniffed, given: Given) -> dict[str, dict[str, Colum
                 has = f"{name or 'the rail'} has {own[kind].column!r} already"
                 allowed = f"{has}: of several rails say whose each is, NAME=COLUMN"
                 raise not_there(file, f"--{kind}", text, allowed)
-            own[kind] = Column(column=as_column(column))
+            own[kind] = _with_unit_column(as_column(column), found, kind)
     if given.rail and len(rails) > 1:
         allowed = f"names one rail, and the options name several: {', '.join(rails)}"
         raise not_there(file, "--rail", given.rail, allowed)
@@ -131,6 +134,43 @@ def _of_rail(file: Path, found: Sniffed, kind: str, text: str) -> tuple[str, str
         words = f"{text!r} is no heading, and a rail's name {pattern_in_words(NAME_PATTERN)}"
         raise not_there(file, f"--{kind}", name, words)
     return name, column
+
+
+def _with_unit_column(column: str | int, found: Sniffed, kind: str) -> Column:
+    """A column, with the next one behind it that has units of its kind in most rows, if its heading
+    says none."""
+    names = [one.casefold() for one in found.headings]
+    place = column - 1 if isinstance(column, int) else None
+    if isinstance(column, str) and column.casefold() in names:
+        place = names.index(column.casefold())
+    if place is None or unit_of(heading_of(found, place)):
+        return Column(column=column)
+    behind = (i for i in range(place + 1, found.width) if _kind_of_cells(found, i) == kind)
+    at = next(behind, None)
+    return Column(column=column, unit_column=None if at is None else name_of(found, at))
+
+
+def _kind_of_cells(found: Sniffed, place: int) -> str:
+    """What most cells of a column are units of, if all of them are units; else empty."""
+    units = [known_unit(row[place]) for row in found.rows]
+    if not units or not all(units):
+        return ""
+    kinds = [UNITS[one][0] for one in units]
+    return max(dict.fromkeys(kinds), key=kinds.count)
+
+
+def _value_and_unit(found: Sniffed, time: Sequence[str | int]) -> dict[str, Column] | None:
+    """Of a file that has units in one column: the number that stands before it."""
+    units = {i: kind for i in range(found.width) if (kind := _kind_of_cells(found, i))}
+    if len(units) != 1:
+        return None
+    ((at, kind),) = units.items()
+    for place in range(at - 1, -1, -1):
+        cells = [_plain(row[place], found) for row in found.rows]
+        if name_of(found, place) in time or not any(map(NUMBER.fullmatch, cells)):
+            continue
+        return {kind: Column(column=name_of(found, place), unit_column=name_of(found, at))}
+    return None
 
 
 def used_columns(columns: dict[str, Column]) -> dict[str, Column]:

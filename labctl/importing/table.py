@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.numbers import utc
-from labctl.importing.headings import unit_of
+from labctl.importing.headings import known_unit, unit_of
 from labctl.importing.mapping import UNITS, Column, Meter, micro_as_u, not_there
 from labctl.importing.opening import UNREADABLE, opened, position, why
 from labctl.importing.times import Ints, TimeReader, is_absolute, open_zone
@@ -108,6 +108,7 @@ class Table:
         self.seen = Seen()
         self._time = TimeReader(meter.time_format, meter.decimal, meter.zone)
         self._usual_ns: float | None = None
+        self._kinds: dict[Column, str] = {}
         self.share = 0.0
         """Of the file, what was read."""
 
@@ -119,6 +120,7 @@ class Table:
         found = {}
         for name, rail in self.meter.rails.items():
             for kind, column in rail.columns():
+                self._kinds[column] = kind
                 unit = self.unit(column)
                 of, size = UNITS[unit] if unit else (kind, 1.0)
                 if of != kind:
@@ -145,7 +147,7 @@ class Table:
 
     def unit(self, column: Column) -> str:
         """Its unit as the mapping or its heading says it, empty where neither does."""
-        if column.unit:
+        if column.unit or column.unit_column is not None:
             return column.unit
         place = self.place(column.column)
         return unit_of(self._headings[place]) if place < len(self._headings) else ""
@@ -159,7 +161,9 @@ class Table:
         places = {one: self.place(one.column) for one in factors}
         channel = self.meter.channel_column
         label = None if channel is None else self.place(channel)
-        needed = {*times, *places.values(), *([] if label is None else [label])}
+        units = {one: self.place(one.unit_column) for one in factors if one.unit_column is not None}
+        labels = [] if label is None else [label]
+        needed = {*times, *places.values(), *units.values(), *labels}
         for batch, lines in self._batches(sorted(needed)):
             stamps = [batch.column(str(one)) for one in times]
             if not stamps:
@@ -172,6 +176,10 @@ class Table:
             found = {one: self._values(batch.column(str(at)), lines) for one, at in places.items()}
             for one, factor in factors.items():
                 values = found[one] * factor
+                if one in units:
+                    sizes = self._sizes(batch.column(str(units[one])), self._kinds[one])
+                    self._count_none(np.isfinite(values) & ~np.isfinite(sizes), lines)
+                    values = values * sizes
                 if label is not None and one.channel:
                     rows = pc.equal(pc.utf8_trim_whitespace(batch.column(str(label))), one.channel)
                     values = np.where(rows.to_numpy(zero_copy_only=False), values, np.nan)
@@ -306,11 +314,28 @@ class Table:
         except pa.ArrowInvalid:
             values = self._mixed(texts, lines)
         values = np.where(np.abs(values) < OVERFLOW_FROM, values, np.nan)
-        missing = np.flatnonzero(~np.isfinite(values))
+        self._count_none(~np.isfinite(values), lines)
+        return values
+
+    def _count_none(self, none: NDArray[np.bool_], lines: Ints) -> None:
+        """Note that rows have no reading."""
+        missing = np.flatnonzero(none)
         if len(missing):
             self.seen.no_reading += len(missing)
             self.seen.first_no_reading = self.seen.first_no_reading or int(lines[missing[0]])
-        return values
+
+    def _sizes(self, texts: Any, kind: str) -> Floats:
+        """By what each reading is multiplied for the unit beside it; NaN: a unit of something
+        else."""
+        import pyarrow.compute as pc
+
+        coded = pc.dictionary_encode(texts)
+        worth = []
+        for text in coded.dictionary.to_pylist():
+            of, size = UNITS.get(known_unit(text), ("", 0.0))
+            worth.append(size if of == kind else np.nan)
+        sizes: Floats = np.array(worth, np.float64)[coded.indices.to_numpy(zero_copy_only=False)]
+        return sizes
 
     def _mixed(self, texts: Any, lines: Ints) -> Floats:
         """Numbers among other texts: each different text is looked at once."""

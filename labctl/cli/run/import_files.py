@@ -375,6 +375,8 @@ def _show_meter(source: Source) -> None:
         for kind, column in rail.columns():
             unit = table.unit(column)
             said = f" in {unit}" if unit else ""
+            if column.unit_column is not None:
+                said = f" in the unit that {column.unit_column} says"
             only = f" where {meter.channel_column} is {column.channel}" if column.channel else ""
             print(f"  {name} {kind}: {column.column}{said}{only}")
             columns[f"{name} {kind}"] = column

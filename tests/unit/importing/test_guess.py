@@ -13,6 +13,7 @@ import pytest
 from labctl.errors import ConfigurationError
 from labctl.importing.guess import guess, table_of
 from labctl.importing.headings import kind_of, rail_of, unit_of
+from labctl.importing.mapping import Mapping, mapping_text, parse_mapping
 from labctl.importing.rails import Given
 from tests.unit.importing.exported import (
     Bench,
@@ -198,3 +199,37 @@ def test_lines_are_counted_over_blocks_with_rows_that_are_left_out(
     file.write_text("\n".join(["time,12V volts,12V amps", *rows]) + "\n" + "9" * 5000)
     with pytest.raises(ConfigurationError, match="line 1002: has no end within"):
         list(table_of(file, table.meter).parts())
+
+
+UNIT_COLUMNS = {
+    "Timestamp,Mode,Value,Unit": "{t},DCA,{v},{u}",
+    "No.,Time,Reading,Units,Note": "{n},{t},{v},{u},",
+    "": "{t},{v},{u}",
+}
+
+
+@pytest.mark.parametrize("heading", UNIT_COLUMNS)
+@pytest.mark.parametrize("said", [(), ("--amps",)])
+def test_a_meter_that_writes_the_unit_of_each_reading(
+    tmp_path: Path, heading: str, said: tuple[str, ...]
+) -> None:
+    """One that changes its range between mA and A, and is once switched to volts."""
+    amps = [0.4123, 0.4125, 1.2345, 1.2341, 0.0, 0.4127, 0.4123, 0.4121]
+    lines = [heading] if heading else []
+    for n, one in enumerate(amps):
+        value, unit = (f"{one * 1e3:.1f}", "mA DC") if one < 1 else (f"{one:.4f}", "A DC")
+        if n == 4:
+            value, unit = "3.3011", "V DC"
+        moment = f"2023-11-14 22:13:{20 + n}.250"
+        lines.append(UNIT_COLUMNS[heading].format(n=n + 1, t=moment, v=value, u=unit))
+    file = tmp_path / "dmm.csv"
+    file.write_text("\n".join(lines) + "\n")
+    place = 3 if heading else 2
+    meter = guess(file, Given(amps=(str(place),) if said else (), rail="12V")).meter
+    kept = parse_mapping(mapping_text(Mapping(meters=[meter])), "kept").meters[0]
+    table = table_of(file, kept)
+    (part,) = table.parts()
+    (found,) = part.columns.values()
+    expected = [one or np.nan for one in amps]
+    assert found.tolist() == pytest.approx(expected, abs=1e-7, nan_ok=True)
+    assert "no reading there; 1 in all" in " ".join(table.seen.lines("dmm.csv"))
