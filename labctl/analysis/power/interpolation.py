@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from labctl.analysis.readings.channel_series import Floats
 
-LONGEST_RUN = 8192
+LONGEST_RUN = 16_384
 SHORT_RUN = 256
 MORE_RUNS = 16
 """Runs are worth looking for while they are at least ``SHORT_RUN`` long on average, but for so many

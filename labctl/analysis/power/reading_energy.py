@@ -7,8 +7,9 @@ is a line of straight pieces over time, with a kink at each edge between two rea
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,12 +60,8 @@ class Gaps:
         return whole.where(np.argsort(whole.begin, kind="stable"))
 
 
-ROOM = 4
+ROOM = 8
 """What is kept is moved to the front of its memory once for so many times as much."""
-
-ROUNDED_TO = 2.0**-21
-"""Eight times half the last bit of a number in single precision, as a share of it: of both that a
-difference is made of, one each; of the difference, and of what it is compared with, two each."""
 
 NO_GAPS = Gaps(*(np.empty(0) for _ in range(4)))
 
@@ -72,8 +69,9 @@ NO_GAPS = Gaps(*(np.empty(0) for _ in range(4)))
 @dataclass(frozen=True, slots=True)
 class Energy:
     """A part of the energy of a series over time: at the edges ``t`` between readings, ns, and
-    since the first one, in W·ns above ``level`` watts. ``reach``: how far any power of it is from
-    that level at most. ``widths``: the shortest and the longest time between two edges."""
+    since the first one, in W·ns above ``level`` watts. It begins at the edge at which the part
+    before ended. ``reach``: how far any power of it is from
+    that level at most. ``widths``: neighbouring edges are apart by these at least and at most."""
 
     t: Floats
     above: Floats
@@ -98,8 +96,7 @@ class EnergyOfReadings:
         """The energy that these readings add, with their ascending times; None for none."""
         if not len(t):
             return None
-        first = math.isnan(self._edge)
-        if first:
+        if math.isnan(self._edge):
             self._level = float(watts.mean())
             self._edge = max(float(t[0]) - self._nominal / 2, 0.0)
             self._energy = 0.0
@@ -108,7 +105,7 @@ class EnergyOfReadings:
         edges = np.empty(len(t) + 1)
         edges[0] = self._edge
         if not len(t):
-            return self._advanced(edges, np.empty(0), 0.0, NO_GAPS, first)
+            return self._advanced(edges, np.empty(0), 0.0, (math.inf, 0.0), NO_GAPS)
         # of the reading before these, and of all of these but the last one
         if self._memory.shape[1] < len(t):
             self._memory = np.empty((2, len(t)))
@@ -120,12 +117,15 @@ class EnergyOfReadings:
         np.subtract(watts[:-1], self._level, out=above[1:])
         steps[0] = t[0] - self._last_t
         np.subtract(t[1:], t[:-1], out=steps[1:])
-        gaps = self._gaps(t, steps)
+        widths = float(steps.min()), float(steps.max())
+        gaps = self._gaps(t, steps, widths)
+        first_width = float(edges[1] - edges[0])
+        widths = wider(widths, (first_width, first_width))
         self._last_t, self._last_watts = float(t[-1]), float(watts[-1])
         reach = max(float(above.max()), -float(above.min()))
         reach = max(reach, abs(self._last_watts - self._level))
-        edges, above = self._with_edges(edges, above, gaps)
-        return self._advanced(edges, above, reach, gaps, first)
+        edges, above, widths = self._with_edges(edges, above, widths, gaps)
+        return self._advanced(edges, above, reach, widths, gaps)
 
     def ended(self) -> Energy | None:
         """The energy of the last reading."""
@@ -134,25 +134,32 @@ class EnergyOfReadings:
         end = min(self._last_t + self._nominal / 2, max(self._span, self._last_t))
         last = self._last_watts - self._level
         edges = np.array([self._edge, end])
-        edges, above = self._with_edges(edges, np.array([last]), NO_GAPS)
-        return self._advanced(edges, above, abs(last), NO_GAPS, False)
+        width = end - self._edge
+        edges, above, widths = self._with_edges(edges, np.array([last]), (width, width), NO_GAPS)
+        return self._advanced(edges, above, abs(last), widths, NO_GAPS)
 
     def _advanced(
-        self, edges: Floats, above: Floats, reach: float, gaps: Gaps, first: bool
+        self,
+        edges: Floats,
+        above: Floats,
+        reach: float,
+        widths: tuple[float, float],
+        gaps: Gaps,
     ) -> Energy:
         energy = np.empty(len(edges))
         energy[0] = self._energy
         part = energy[1:]
         np.subtract(edges[1:], edges[:-1], out=part)
-        widths = (float(part.min()), float(part.max())) if len(part) else (math.inf, 0.0)
         part *= above
         prefix_sums(part, reach * widths[1], self._energy)
         self._edge, self._energy = float(edges[-1]), float(energy[-1])
-        new = slice(0 if first else 1, None)
-        return Energy(edges[new], energy[new], self._level, reach, widths, gaps)
+        return Energy(edges, energy, self._level, reach, widths, gaps)
 
-    def _gaps(self, t: Floats, steps: Floats) -> Gaps:
-        """Where readings are missing in the ``steps`` that end at ``t``."""
+    def _gaps(self, t: Floats, steps: Floats, widths: tuple[float, float]) -> Gaps:
+        """Where readings are missing in the ``steps`` that end at ``t``; ``widths``: the shortest
+        and the longest of them."""
+        if not self._dither and widths[1] <= LOST * widths[0]:
+            return NO_GAPS
         usual = usual_steps(steps, self._nominal, self._dither)
         if usual is steps:
             return NO_GAPS
@@ -160,91 +167,110 @@ class EnergyOfReadings:
         half = usual[lost] / 2
         return Gaps(t[lost] - steps[lost] + half, t[lost] - half, steps[lost], usual[lost])
 
-    def _with_edges(self, edges: Floats, above: Floats, gaps: Gaps) -> tuple[Floats, Floats]:
-        """Edges, and the watts between them, with one edge more at both ends of each gap."""
+    def _with_edges(
+        self, edges: Floats, above: Floats, widths: tuple[float, float], gaps: Gaps
+    ) -> tuple[Floats, Floats, tuple[float, float]]:
+        """Edges, the watts between them and how far they are apart, with one edge more at both ends
+        of each gap."""
         more = np.concatenate([self._more, gaps.begin, gaps.end])
         if not len(more):
-            return edges, above
+            return edges, above, widths
         more.sort()
         self._more = more[more > edges[-1]]
         place = np.searchsorted(edges, more)
         inside = (place > 0) & (place < len(edges))
         more, place = more[inside], place[inside]
-        return np.insert(edges, place, more), np.insert(above, place, above[place - 1])
+        edges = np.insert(edges, place, more)
+        own = np.diff(edges)
+        widths = float(own.min()), float(own.max())
+        return edges, np.insert(above, place, above[place - 1]), widths
 
 
 class NewestEnergy:
     """The newest stretch of an energy that comes part by part.
 
-    ``rough``: :attr:`Energy.above` less some constant, in numbers that are quick to compare; a
-    difference of two of them is wrong by ``rounding`` at most. ``dropped``: how many edges came
-    before the first one.
+    ``dropped``: how many edges came before the first one; ``reach`` and ``widths``: as in
+    :class:`Energy`.
     """
 
     def __init__(self, kept_ns: float) -> None:
         """``kept_ns``: how far back from the newest edge it reaches at least."""
         self._kept_ns = kept_ns
         self._parts: list[Energy] = []
-        self._memory = np.empty(0, np.float32)
-        self._base = self._most = 0.0
-        self._joined: tuple[Floats, Floats] | None = None
+        self._begins: list[int] = []
+        self._memory = np.empty(0)
         self.n = self.dropped = 0
+        self.reach, self.widths = 0.0, (math.inf, 0.0)
 
-    def add(self, part: Energy) -> int:
-        """Take the next part; gives how many edges of older ones are left before it."""
-        if self.n + len(part.t) > len(self._memory):
+    def has_room(self, part: Energy) -> bool:
+        """Whether the next part can be taken without giving up old ones."""
+        return self.n + len(part.t) <= len(self._memory)
+
+    def add(self, part: Energy) -> None:
+        """Take the next part; without room for it, what is older than is to be kept goes."""
+        if not self.has_room(part):
             self._make_room(part)
-        old = self.n
-        self._parts.append(part)
-        self._joined = None
-        self._append_rough(part)
-        return old
+        self._append(part)
 
     def _make_room(self, part: Energy) -> None:
         kept = self._parts
         while kept and float(kept[0].t[-1]) < float(kept[-1].t[-1]) - self._kept_ns:
-            self.dropped += len(kept.pop(0).t)
+            self.dropped += len(kept.pop(0).t) - 1
         wanted = sum(len(one.t) for one in kept) + len(part.t)
-        if len(self._memory) < 2 * wanted:
-            self._memory = np.empty(ROOM * wanted, np.float32)
-        self.n, self._base, self._most = 0, float(part.above[0]), 0.0
+        if len(self._memory) < ROOM * wanted / 2:
+            self._memory = np.empty(ROOM * wanted)
+        self._parts, self._begins = [], []
+        self.n, self.reach, self.widths = 0, 0.0, (math.inf, 0.0)
         for one in kept:
-            self._append_rough(one)
+            self._append(one)
 
-    def _append_rough(self, part: Energy) -> None:
-        rough = self._memory[self.n : self.n + len(part.t)]
-        np.subtract(part.above, self._base, out=rough, casting="same_kind")
-        self._most = max(self._most, float(rough.max()), -float(rough.min()))
-        self.n += len(part.t)
+    def _append(self, part: Energy) -> None:
+        begin = max(self.n - 1, 0)
+        self._parts.append(part)
+        self._begins.append(begin)
+        self.n = begin + len(part.t)
+        self._memory[begin : self.n] = part.above
+        self.widths = wider(self.widths, part.widths)
+        self.reach = max(self.reach, part.reach)
 
     @property
-    def rough(self) -> NDArray[np.float32]:
-        """One number for each edge."""
+    def above(self) -> Floats:
+        """The energy at each edge, as in :class:`Energy`."""
         return self._memory[: self.n]
-
-    @property
-    def rounding(self) -> float:
-        """What a difference of two of ``rough`` is wrong by at most."""
-        return self._most * ROUNDED_TO
 
     @property
     def ends(self) -> tuple[float, float]:
         """Its first edge and its last one, ns."""
         return float(self._parts[0].t[0]), float(self._parts[-1].t[-1])
 
-    @property
-    def widths(self) -> tuple[float, float]:
-        """The shortest and the longest time between two edges."""
-        widths = [part.widths for part in self._parts]
-        return min(shortest for shortest, _ in widths), max(longest for _, longest in widths)
+    def t_of(self, low: int, high: int) -> Floats:
+        """The edges from number ``low`` up to ``high``."""
+        first = bisect_right(self._begins, low) - 1
+        end = max(bisect_left(self._begins, high), first + 1)
+        begin = self._begins[first]
+        return _joined([part.t for part in self._parts[first:end]])[low - begin : high - begin]
 
-    @property
-    def t_and_above(self) -> tuple[Floats, Floats]:
-        """Its edges, and the energy at them, as in :class:`Energy`."""
-        if self._joined is None:
-            t = np.concatenate([part.t for part in self._parts])
-            self._joined = t, np.concatenate([part.above for part in self._parts])
-        return self._joined
+    def around(self, begin: float, end: float) -> tuple[Floats, Floats]:
+        """Edges from before one moment, ns, to behind another, where there are any so far, and
+        the energy at them."""
+        first = max(bisect_right(self._parts, begin, key=_first_edge) - 1, 0)
+        last = bisect_left(self._parts, end, lo=first, key=_last_edge)
+        t = _joined([part.t for part in self._parts[first : last + 1]])
+        low = self._begins[first]
+        return t, self._memory[low : low + len(t)]
+
+
+def _first_edge(part: Energy) -> float:
+    return float(part.t[0])
+
+
+def _last_edge(part: Energy) -> float:
+    return float(part.t[-1])
+
+
+def _joined(parts: Sequence[Floats]) -> Floats:
+    """The parts one behind the other; each begins with what the one before ended with."""
+    return np.concatenate([parts[0], *(part[1:] for part in parts[1:])]) if parts[1:] else parts[0]
 
 
 class EnergyOfAll:
@@ -253,57 +279,51 @@ class EnergyOfAll:
     def __init__(self, grid: int) -> None:
         """``grid``: the number of the series whose edges are taken: the fastest one."""
         self._grid = grid
-        self._parts: list[Energy] = []
+        self._parts: list[list[Energy]] = []
+        self._gaps: list[Gaps] = []
         self._used = -math.inf
 
     def add(self, parts: Sequence[Energy | None]) -> Energy | None:
         """The energy that all have added up to the moment that the latest of them has come to."""
-        if not self._parts:
-            self._parts = [Energy(np.empty(0), np.empty(0), 0.0, 0.0) for _ in parts]
-        if all(not len(old.t) or old.t[-1] <= self._used for old in self._parts):
-            known = [part for part in parts if part is not None]
-            t = known[0].t if known else np.empty(0)
-            if len(known) == len(parts) and all(np.array_equal(part.t, t) for part in known[1:]):
-                return self._summed(known, t)
-        self._parts = [
-            old if new is None else _continued_energy(old, new)
-            for old, new in zip(self._parts, parts, strict=True)
-        ]
-        if not all(len(part.t) for part in self._parts):
+        self._parts = self._parts or [[] for _ in parts]
+        for of_one, part in zip(self._parts, parts, strict=True):
+            if part is not None:
+                of_one.append(part)
+                self._gaps.append(part.gaps)
+        if not all(self._parts):
             return None
-        upto = min(float(part.t[-1]) for part in self._parts)
-        since = max(float(part.t[0]) for part in self._parts)
-        t = self._parts[self._grid].t
-        low = max(np.searchsorted(t, since), np.searchsorted(t, self._used, side="right"))
-        t = t[low : np.searchsorted(t, upto, side="right")]
-        return self._summed(self._parts, t) if len(t) else None
+        since = max(self._used, *(float(of_one[0].t[0]) for of_one in self._parts))
+        upto = min(float(of_one[-1].t[-1]) for of_one in self._parts)
+        pieces = []
+        for part in self._parts[self._grid]:
+            low, high = np.searchsorted(part.t, since), np.searchsorted(part.t, upto, side="right")
+            if low < high:
+                pieces.append((part.t[low:high], part.above[low:high]))
+        if not pieces or pieces[-1][0][-1] <= self._used:
+            return None
+        return self._summed(*(_joined(column) for column in zip(*pieces, strict=True)))
 
-    def _summed(self, parts: Sequence[Energy], t: Floats) -> Energy:
+    def _summed(self, t: Floats, above: Floats) -> Energy:
         self._used = float(t[-1])
-        above = _at(parts[0], t)
-        for part in parts[1:]:
-            above = above + _at(part, t)
+        for number, of_one in enumerate(self._parts):
+            if number != self._grid:
+                above = above + _at(of_one, t)
+        widths = (math.inf, 0.0)
+        for part in self._parts[self._grid]:
+            widths = wider(widths, part.widths)
         whole = Energy(
             t,
             above,
-            sum(part.level for part in parts),
-            sum(part.reach for part in parts),
-            parts[self._grid].widths,
-            Gaps.joined([part.gaps for part in parts]),
+            sum(of_one[0].level for of_one in self._parts),
+            sum(max(part.reach for part in of_one) for of_one in self._parts),
+            widths,
+            Gaps.joined(self._gaps),
         )
-        self._parts = [_rest(part, self._used) for part in parts]
+        self._gaps = []
+        self._parts = [
+            [part for part in of_one if float(part.t[-1]) > self._used] for of_one in self._parts
+        ]
         return whole
-
-
-def _continued_energy(old: Energy, new: Energy) -> Energy:
-    return replace(
-        new,
-        t=np.concatenate([old.t, new.t]),
-        above=np.concatenate([old.above, new.above]),
-        reach=max(old.reach, new.reach),
-        widths=wider(old.widths, new.widths),
-        gaps=Gaps.joined([old.gaps, new.gaps]),
-    )
 
 
 def wider(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
@@ -311,16 +331,19 @@ def wider(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, 
     return min(one[0], other[0]), max(one[1], other[1])
 
 
-def _at(part: Energy, t: Floats) -> Floats:
+def _at(parts: Sequence[Energy], t: Floats) -> Floats:
+    """The energy of a series at the times ``t``; its parts reach from before to behind them."""
+    pieces, done = [], 0
+    for part in parts:
+        upto = int(np.searchsorted(t, part.t[-1], side="right"))
+        if upto > done:
+            pieces.append(_of_part(part, t[done:upto]))
+            done = upto
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _of_part(part: Energy, t: Floats) -> Floats:
     low = int(np.searchsorted(part.t, t[0]))
-    if part.t is t:
-        return part.above
     if np.array_equal(part.t[low : low + len(t)], t):
         return part.above[low : low + len(t)]
     return interpolated(t, part.t, part.above, math.inf)[0]
-
-
-def _rest(part: Energy, used: float) -> Energy:
-    """What the next part is made of: from the last edge that is not behind ``used`` on."""
-    low = max(int(np.searchsorted(part.t, used, side="right")) - 1, 0)
-    return replace(part, t=part.t[low:].copy(), above=part.above[low:].copy(), gaps=NO_GAPS)

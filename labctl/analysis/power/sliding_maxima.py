@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labctl.analysis.power.reading_energy import NO_GAPS, Energy, Gaps, NewestEnergy
 from labctl.analysis.readings.channel_series import Floats
@@ -31,6 +32,20 @@ a window may begin at any of those that are kept."""
 
 ROUNDED = 0.01
 """Times that differ by less, ns, are one."""
+
+OF_BEST = 1 / 3
+"""How coarse the first look at the windows may be: what it leaves open, as a share of what the best
+window so far has above the level."""
+
+EDGES_BESIDE = 4
+"""Edges next to both ends of a window that show what is not known of its first and last reading."""
+
+AT_ONCE = 16_384
+"""Pairs that are subtracted before the largest is looked for."""
+
+CROWDED = 16
+"""One in so many of the first look's windows may be worth a closer one; if more are, all are looked
+at closely, which takes less time for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +110,7 @@ class WindowSearch:
         self._skip = 0
         self._kept: list[tuple[Floats, Floats]] = []
         self._newest = NewestEnergy(max(self._short, default=0.0) + 4 * nominal)
+        self._searched = 0
         self._gaps: list[Gaps] = []
         self._near: Gaps = NO_GAPS
         self._level = self._reach = 0.0
@@ -103,7 +119,7 @@ class WindowSearch:
         self._most = dict.fromkeys(windows_ns, -math.inf)
         self._found: dict[float, float] = {}
         self._best: dict[float, Maximum] = {}
-        self._pairs = np.empty(0, np.float32)
+        self._pairs, self._at_once = np.empty(0), np.empty(AT_ONCE)
 
     def add(self, part: Energy | None) -> None:
         """Take the next part."""
@@ -116,16 +132,27 @@ class WindowSearch:
         if len(part.gaps):
             self._gaps.append(part.gaps)
         if self._long:
-            chosen = slice(self._skip, None, self._every)
+            new = len(part.t) - bool(self._kept)
+            chosen = slice(len(part.t) - new + self._skip, None, self._every)
             self._kept.append((part.t[chosen].copy(), part.above[chosen].copy()))
-            self._skip = (self._skip - len(part.t)) % self._every
+            self._skip = (self._skip - new) % self._every
         if not self._short:
             return
-        old = self._newest.add(part)
-        near = Gaps.joined([self._near, part.gaps]) if len(part.gaps) else self._near
-        self._near = near.where(near.end > self._newest.ends[0]) if len(near) else near
+        if not self._newest.has_room(part):
+            self._search_newest()
+        self._newest.add(part)
+        if len(part.gaps):
+            self._near = Gaps.joined([self._near, part.gaps])
+
+    def _search_newest(self) -> None:
+        """Search what came since this was done last."""
+        newest, near = self._newest, self._near
+        if not newest.n:
+            return
+        self._near = near = near.where(near.end > newest.ends[0]) if len(near) else near
         for window in self._short:
-            self._search(window, self._newest, old, self._near)
+            self._search(window, newest, self._searched - newest.dropped, near)
+        self._searched = newest.dropped + newest.n
 
     def _search(self, window: float, newest: NewestEnergy, old: int, gaps: Gaps) -> None:
         """Windows that end in what came behind the first ``old`` edges, or begin at an edge at
@@ -142,36 +169,90 @@ class WindowSearch:
         self._next[window] = newest.dropped + max(n - max(most_apart, apart), low, 0)
         self._try_pairs(window, first, apart, newest, gaps)
         if old < first + apart:  # ends that have no edge so far before
-            self._try(window, newest.t_and_above[0][old : first + apart] - window, newest, gaps)
+            self._try(window, newest.t_of(old, first + apart) - window, newest, gaps)
         self._describe(window, newest)
 
     def _try_pairs(
         self, window: float, first: int, apart: int, newest: NewestEnergy, gaps: Gaps
     ) -> None:
         """Take the best of the windows that begin or end at pairs of edges so far ``apart``."""
-        n = newest.n
-        if len(self._pairs) < n:
-            self._pairs = np.empty(2 * n, np.float32)
-        pairs = self._pairs[: n - apart - first]
-        np.subtract(newest.rough[first + apart :], newest.rough[first : n - apart], out=pairs)
         shortest, longest = newest.widths
-        off = max(window - apart * shortest, apart * longest - window)
-        doubt = off * self._reach + newest.rounding
-        if float(pairs.max()) + doubt <= self._most[window]:
-            return
-        t, _ = newest.t_and_above
-        place = first + int(np.argmax(pairs))
-        self._try(window, np.array([t[place], t[place + apart] - window]), newest, gaps)
+        off = max(window - apart * shortest, apart * longest - window) + ROUNDED
+        doubt = off * newest.reach
+        begins = self._promising(window, first, apart, newest, doubt)
+        if begins is None:
+            if self._largest(newest.above, first, apart) + doubt <= self._most[window]:
+                return
+            pairs = self._differences(newest.above, first, apart, 1)
+        else:
+            pairs = newest.above[begins + apart] - newest.above[begins]
+            if not len(pairs) or float(pairs.max()) + doubt <= self._most[window]:
+                return
+        best = int(np.argmax(pairs))
+        best = first + best if begins is None else int(begins[best])
+        t = newest.t_of(best, best + apart + 1)
+        self._try(window, np.array([t[0], t[-1] - window]), newest, gaps)
         chosen = np.flatnonzero(pairs > self._most[window] - doubt)
-        begins, ends = t[first + chosen], t[first + chosen + apart]
-        reached = pairs[chosen] + np.abs(ends - begins - window) * self._reach
-        worth = reached > self._most[window] - newest.rounding
-        self._try(window, begins[worth], newest, gaps)
-        self._try(window, ends[worth] - window, newest, gaps)
+        if not len(chosen):
+            return
+        pairs = pairs[chosen]
+        chosen = first + chosen if begins is None else begins[chosen]
+        t = newest.t_of(int(chosen[0]), int(chosen[-1]) + apart + 1)
+        chosen -= chosen[0]
+        low, high = t[chosen], t[chosen + apart]
+        worth = pairs + np.abs(high - low - window) * newest.reach > self._most[window]
+        self._try(window, low[worth], newest, gaps)
+        self._try(window, high[worth] - window, newest, gaps)
+
+    def _promising(
+        self, window: float, first: int, apart: int, newest: NewestEnergy, doubt: float
+    ) -> NDArray[np.intp] | None:
+        """Edges from ``first`` on that may begin a pair that beats the best one so far; None where
+        they are (nearly) all.
+
+        One pair of edges speaks for those around it: shifted by an edge, a window loses a reading
+        and gains one, and each is no further than ``reach`` from the level.
+        """
+        most, of_one = self._most[window], newest.widths[1] * newest.reach
+        every = int(OF_BEST * most / of_one) if most > 0 and of_one > 0 else 1
+        count = newest.n - apart - first
+        if every < 2 or count < every:
+            return None
+        pairs = self._differences(newest.above, first, apart, every)
+        chosen = np.flatnonzero(pairs > most - doubt - every * of_one)
+        if len(chosen) * CROWDED > len(pairs):
+            return None
+        around = first + every * chosen[:, None] + np.arange(every)
+        rest = np.arange(first + every * len(pairs), first + count)
+        return np.concatenate([around.ravel(), rest])
+
+    def _largest(self, above: Floats, first: int, apart: int) -> float:
+        """The largest of all differences, so many at a time as fit into a core's cache."""
+        largest = -math.inf
+        for begin in range(first, len(above) - apart, AT_ONCE):
+            end = min(begin + AT_ONCE, len(above) - apart)
+            pairs = self._at_once[: end - begin]
+            np.subtract(above[begin + apart : end + apart], above[begin:end], out=pairs)
+            largest = max(largest, float(pairs.max()))
+        return largest
+
+    def _differences(self, above: Floats, first: int, apart: int, every: int) -> Floats:
+        """From the middle one of each ``every`` edges to the edge ``apart`` from it."""
+        count = (len(above) - apart - first) // every
+        if len(self._pairs) < count:
+            self._pairs = np.empty(2 * count)
+        begin = first + every // 2
+        end = begin + every * (count - 1) + 1
+        pairs = self._pairs[:count]
+        return np.subtract(
+            above[begin + apart : end + apart : every], above[begin:end:every], out=pairs
+        )
 
     def _try(self, window: float, x: Floats, newest: NewestEnergy, gaps: Gaps) -> None:
         """Take the best of the windows that begin at ``x``, if it is the best one so far."""
-        t, above = newest.t_and_above
+        if not len(x):
+            return
+        t, above = newest.around(float(x.min()), float(x.max()) + window)
         x = x[(x >= t[0] - ROUNDED) & (x + window <= t[-1] + ROUNDED)]
         if not len(x):
             return
@@ -189,17 +270,20 @@ class WindowSearch:
         begin_ns = self._found.pop(window, None)
         if begin_ns is not None:
             watts = self._most[window] / window + self._level
-            self._best[window] = _described(window, begin_ns, watts, *newest.t_and_above)
+            beside = EDGES_BESIDE * newest.widths[1]
+            read = newest.around(begin_ns - beside, begin_ns + window + beside)
+            self._best[window] = _described(window, begin_ns, watts, *read)
 
     def _try_last(self, window: float, newest: NewestEnergy, gaps: Gaps) -> None:
         """Windows that begin at an edge that none so far behind it belongs to."""
         low = max(self._next[window] - newest.dropped, 0)
-        self._try(window, newest.t_and_above[0][low:], newest, gaps)
+        self._try(window, newest.t_of(low, newest.n), newest, gaps)
         self._describe(window, newest)
 
     def result(self) -> Searched:
         """The best window of each length, as far as there is one."""
         if self._short and self._newest.n:
+            self._search_newest()
             for window in self._short:
                 gaps = self._near.too_long_for(window)
                 self._try_last(window, self._newest, gaps)
@@ -212,8 +296,11 @@ class WindowSearch:
             steps = np.diff(t)
             widths = float(steps.min(initial=math.inf)), float(steps.max(initial=0.0))
             longest = widths[1] if self._every > 1 else 0.0
+            powers = np.diff(above)
+            np.divide(powers, steps, out=powers, where=steps > 0)
+            reach = max(float(powers.max(initial=0.0)), -float(powers.min(initial=0.0)))
             kept = NewestEnergy(math.inf)
-            kept.add(Energy(t, above, 0.0, 0.0, widths))
+            kept.add(Energy(t, above, 0.0, reach, widths))
             for window in self._long:
                 self._search(window, kept, 0, gaps)
                 self._try_last(window, kept, gaps)

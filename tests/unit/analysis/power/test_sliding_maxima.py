@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labctl.analysis.power import sliding_maxima
@@ -242,6 +242,57 @@ def of_all(
         search.add(together.add(parts))
     search.add(together.add([one.ended() for one in readings]))
     return search.result()
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    load=st.sampled_from(["bursts", "bursts", "noise", "plateaus", "period", "walk", "levels"]),
+    readings=st.integers(3, 200),
+    size=st.integers(20, 200),
+    of_best=st.sampled_from([1 / 3, 0.9]),
+    crowded=st.sampled_from([0, 16]),
+)
+def test_a_coarse_first_look_misses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    load: str,
+    readings: int,
+    size: int,
+    of_best: float,
+    crowded: int,
+) -> None:
+    """However coarse the first look is, and where it is taken always (``crowded`` 0): the best
+    window is the one that a look at all windows finds. Bursts that are as long as the window, each
+    a little higher than the one before, are seen by the window that begins with them alone."""
+    monkeypatch.setattr(sliding_maxima, "OF_BEST", of_best)
+    monkeypatch.setattr(sliding_maxima, "CROWDED", crowded)
+    rng = np.random.default_rng(seed)
+    n = 4000
+    at = np.arange(n)
+    noise = rng.normal(size=n)
+    bursts = np.full(n, 2.0)
+    for number, begin in enumerate(np.cumsum(rng.integers(2 * readings, 4 * readings, 700))):
+        bursts[begin : begin + readings] = 9.0 + 1e-4 * number
+    watts = {
+        "bursts": bursts,
+        "noise": noise,
+        "plateaus": np.where((rng.random(n) < 1 / 150).cumsum() % 2, 9.0, 2.0) + 0.1 * noise,
+        "period": np.where(at // 50 % 2, 9.0, 2.0) + 0.1 * noise,
+        "walk": np.cumsum(noise),
+        "levels": np.round(2 * noise) / 2,
+    }[load]
+    t = np.cumsum(rng.integers(60, 60 + rng.choice([1, 1, 16]), n))
+    window = readings * 60
+    found = in_parts(t.tolist(), watts.tolist(), [window], 60, int(t[-1]) + 20, size).found
+    edges = np.concatenate([[t[0] - 30], (t[1:] + t[:-1]) / 2, [t[-1] + 20]])
+    sums = np.concatenate([[0.0], np.cumsum(watts * np.diff(edges))])
+    starts = np.concatenate([edges, edges - window])
+    starts = starts[(starts >= edges[0]) & (starts + window <= edges[-1])]
+    energy = np.interp(starts + window, edges, sums) - np.interp(starts, edges, sums)
+    assert found[float(window)].watts == pytest.approx(float(energy.max()) / window, abs=1e-9)
 
 
 @pytest.mark.parametrize("drift", [0.0, 70e-6])
