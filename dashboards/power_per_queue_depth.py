@@ -34,6 +34,7 @@ from dashboards.panels import (
     bars,
     in_color,
     legend,
+    listing,
     number,
     numbers,
     prop,
@@ -380,6 +381,68 @@ def _envelope() -> Panel:
     )
 
 
+def _of_each_meter(quantity: str) -> str:
+    """The fields of a quantity of the host, one for each of its meters, without their U."""
+    return f"/^host_{quantity}_(.*[^u]|.*[^_]u|u)$/"
+
+
+def _host() -> build.Row:
+    """The drive's host beside the drive. Its watts are in no number of the drive."""
+
+    def beside(text: PanelText, unit: str, quantity: str) -> Panel:
+        columns = f'"label", "{quantity}" AS "drive", {_of_each_meter(quantity)}'
+        query = rows(f'SELECT {columns} FROM "phase" WHERE {OF_CHART}')
+        return (
+            bars(text, unit, query, size=Size(8, 9))
+            .override_by_name("drive", [in_color(BLUE)])
+            .transformations([without("Time"), renamed_by(f"^host_{quantity}_(.*)$", "host, $1")])
+        )
+
+    share, work = (_of_each_meter(name) for name in ("drive_share", "bytes_per_joule"))
+    shares = listing(
+        PanelText(
+            "Share of the drive",
+            "The drive's watts in those of the host, where the drive is fed from what the meter "
+            "measures; and bytes for each joule of the host.",
+            NO_PHASE,
+        ),
+        rows(f'SELECT "label", {share}, {work} FROM "phase" WHERE {OF_CHART}'),
+        size=Size(8, 9),
+    )
+    return row(
+        "The drive's host",
+        beside(
+            PanelText(
+                "Watts of drive and host",
+                "Mean watts over the phase by each meter of the machine that the drive is in, and "
+                "the drive's own. They are shown beside each other, and never added up.",
+                NO_PHASE,
+            ),
+            IN_WATTS,
+            "watts",
+        ),
+        beside(
+            PanelText(
+                "IOPS per watt of drive and host",
+                "I/O operations per second for each watt of the host, and of the drive alone.",
+                NO_PHASE,
+            ),
+            "short",
+            "iops_per_watt",
+        ),
+        shares.override_by_regexp("/^share/", [prop("unit", "percentunit"), prop("decimals", 1)])
+        .override_by_regexp("/^bytes/", [prop("unit", "short"), prop("decimals", 0)])
+        .transformations(
+            [
+                without("Time"),
+                renamed({"label": "phase"}),
+                renamed_by("^host_drive_share_(.*)$", "share of $1"),
+                renamed_by("^host_bytes_per_joule_(.*)$", "bytes/J of $1"),
+            ]
+        ),
+    )
+
+
 def dashboard() -> build.Dashboard:
     """The dashboard."""
     made = (
@@ -409,4 +472,4 @@ def dashboard() -> build.Dashboard:
     )
     for panel in (*_names(), *_headline(), throttling_list(OF_ALL_DRIVES, Size(24, 5))):
         made.with_panel(panel)
-    return made.with_row(_per_workload()).with_row(every_phase(RUN))
+    return made.with_row(_per_workload()).with_row(_host()).with_row(every_phase(RUN))

@@ -26,7 +26,7 @@ from dashboards.influx import (
 from dashboards.mappings import METERS, THROTTLING_COLORS, as_override, value_mappings
 from dashboards.mappings import PHASES as PHASE_MAPPINGS
 from dashboards.page import page
-from dashboards.palette import BAD_COLOR, BLUE, OK_COLOR, ORANGE, WARNING_COLOR
+from dashboards.palette import BAD_COLOR, BLUE, GREY, OK_COLOR, ORANGE, WARNING_COLOR
 from dashboards.panels import (
     IN_WATTS,
     RAILS_IN_COLOUR,
@@ -60,6 +60,13 @@ PHASES = (
     f'FROM "event" WHERE {SINCE_YESTERDAY} AND {OF_A_RUN} '
     'AND "kind" =~ /^(phase_started|run_ended)$/'
 )
+
+HOST_LINE = [
+    *limit_line(GREY),
+    prop("custom.stacking", {"mode": "none", "group": "host"}),
+    prop("custom.axisPlacement", "right"),
+]
+"""Overrides of the watts of the drive's host: beside the rails, not in their stack."""
 
 NO_LEGEND = prop("custom.hideFrom", {"viz": False, "legend": True, "tooltip": True})
 
@@ -214,7 +221,8 @@ def _charts() -> list[Builder[model.Panel]]:
         PanelText(
             "Power",
             "Mean watts of each rail, stacked: the upper edge is the total. Red regions: the "
-            "drive throttled.",
+            "drive throttled. Dashed, on the right: the drive's host, by its own meters, where "
+            "the rig has some.",
             NO_RUN,
         ),
         IN_WATTS,
@@ -222,9 +230,15 @@ def _charts() -> list[Builder[model.Panel]]:
             f'SELECT mean("watts") AS "watts" FROM "power" {by_bin}, "rail" fill(null)',
             alias="$tag_rail",
         ),
+        Query(
+            f'SELECT mean("watts") AS "watts" FROM "host_power" {by_bin}, "meter" fill(null)',
+            alias="host, $tag_meter",
+            ref="B",
+        ),
         size=Size(12, 7),
         calcs=("lastNotNull", "mean", "max"),
     ).stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("rails"))
+    power.override_by_regexp("/^host, /", HOST_LINE)
     temperature = over_time(
         PanelText(
             "Temperature",

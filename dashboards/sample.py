@@ -26,6 +26,9 @@ WARNING_CELSIUS, CRITICAL_CELSIUS = 70.0, 80.0
 RAILS = {"12V": (12.0, 0.8), "3V3": (3.3, 0.2)}
 """Nominal volts, and the rail's share of the watts."""
 
+HOST_WATTS = 180.0
+"""What the machine draws besides its drive."""
+
 Value = float | int | str
 
 
@@ -274,6 +277,12 @@ def _second_by_second(
                 "volts_tolerance_pct": 5.0,
             }
             made.add("power", {**tags, "rail": rail}, fields, second * NS_PER_S)
+        made.add(
+            "host_power",
+            {**tags, "meter": "bmc"},
+            {"watts": HOST_WATTS + _watts(work, depth) * wave},
+            second * NS_PER_S,
+        )
         heat: dict[str, Value] = {
             "celsius": _celsius(work, depth, hotter_celsius) + 0.2 * math.sin(second / 5),
             "warning_celsius": WARNING_CELSIUS,
@@ -343,6 +352,14 @@ def _phase(
             "latency_mean_us": mean_us,
             "latency_p99_us": mean_us * 3,
             "steady": 1,
+        }
+        host_watts = HOST_WATTS + watts
+        fields |= {
+            "host_watts_bmc": host_watts,
+            "host_watts_bmc_u": host_watts * 0.02,
+            "host_drive_share_bmc": watts / host_watts,
+            "host_iops_per_watt_bmc": iops / host_watts,
+            "host_bytes_per_joule_bmc": iops * work.block_bytes / host_watts,
         }
         throttled = bool(fields["throttled_s"])
         verdict = "throttled" if throttled else _DOUBTS.get(label, "none seen")

@@ -408,6 +408,8 @@ class Now(TypedDict):
     phases: int
     rails: dict[str, RailNow]
     celsius: dict[str, float]
+    host_watts: dict[str, float]
+    """Of the drive's host, by the meter: in no watts of the drive."""
     point: PointState | None
     """How well the numbers of the phase are known, where its end depends on them."""
     io: LiveRates | None

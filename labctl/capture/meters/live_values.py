@@ -19,7 +19,7 @@ from labctl.analysis.power.volts_times_amps import rail_watts
 from labctl.analysis.stats.time_mean import mean_over_time
 from labctl.capture.meters.acquisition import State
 from labctl.fio.status import Interval, LiveRates
-from labctl.record.header import ChannelInfo, RailInfo
+from labctl.record.header import ChannelInfo, HostPowerInfo, RailInfo
 from labctl.record.phase import Phase
 from labctl.record.point_end import PointState
 from labctl.record.timebase import NS_PER_S
@@ -110,6 +110,8 @@ class View:
     ends_ns: int | None = None
     rails: dict[str, LiveRail] = field(default_factory=dict)
     celsius: dict[str, float] = field(default_factory=dict)
+    host_watts: dict[str, float] = field(default_factory=dict)
+    """Of the drive's host, by the meter: in no watts of the drive."""
     rates: LiveRates | None = None
     instruments: dict[str, State] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -173,6 +175,7 @@ class Monitor:
         self._view = View()
         self._rails: tuple[RailInfo, ...] = ()
         self._temperatures: dict[str, str] = {}
+        self._host_power: tuple[HostPowerInfo, ...] = ()
 
     def describe(
         self,
@@ -180,11 +183,13 @@ class Monitor:
         temperatures: dict[str, str],
         channels: Sequence[ChannelInfo],
         phases_total: int,
+        host_power: tuple[HostPowerInfo, ...] = (),
     ) -> None:
-        """What is measured: rails, sensors and channels."""
+        """What is measured: rails, sensors, channels, and watts of the drive's host."""
         with self._lock:
             self._rails = rails
             self._temperatures = temperatures
+            self._host_power = host_power
             self._newest = {
                 one.name: _Newest(one.interval_s, one.clock == "device") for one in channels
             }
@@ -294,6 +299,11 @@ class Monitor:
                 self._view,
                 rails=rails,
                 celsius=self._celsius(fresh),
+                host_watts={
+                    one.name: fresh[one.channel].mean
+                    for one in self._host_power
+                    if one.channel in fresh
+                },
                 instruments=dict(self._view.instruments),
                 counts=dict(self._view.counts),
                 statuses=dict(self._statuses),

@@ -286,6 +286,7 @@ class Run:
             self.rig.temperatures,
             self.rig.channel_infos,
             len(self.phases),
+            self.rig.host_power_infos(),
         )
 
     def batch(self, instrument: str, batch: Batch) -> None:

@@ -12,7 +12,7 @@ from labctl.capture.meters.live_values import View
 from labctl.cli.terminal.arguments import BrokerOption, JsonOption
 from labctl.cli.terminal.jobs_table import job_json, jobs_wait
 from labctl.cli.terminal.lab_table import lab_lines
-from labctl.cli.terminal.live_view import moment_line, point_lines
+from labctl.cli.terminal.live_view import host_line, moment_line, point_lines
 from labctl.cli.terminal.pager import pages
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import Job, JobState
@@ -61,9 +61,7 @@ def rig_lines(rig: RigStatus, status: LocalStatus) -> list[str]:
     if rig.view is not None and rig.run_view is not None:
         lines.append(f"  {_phase(rig)}")
         lines += [f"  {line}" for line in point_lines(rig.view, 78)]
-        now = moment_line(rig.view)
-        if now:
-            lines.append(f"  {now}")
+        lines += [f"  {line}" for line in (moment_line(rig.view), host_line(rig.view)) if line]
     if rig.waiting:
         ends = [status.expected[job.id].end_s for job in rig.waiting]
         until = ""
@@ -172,6 +170,7 @@ def _view_json(view: View) -> dict[str, Any]:
             for name, rail in view.rails.items()
         },
         "celsius": view.celsius,
+        "host_watts": view.host_watts,
         "point": None if view.point is None else asdict(view.point),
         "io": None if view.rates is None else asdict(view.rates),
         "instruments": {name: state.value for name, state in view.instruments.items()},

@@ -85,6 +85,8 @@ def screen(view: View, now_ns: int, so_far: SoFar | None = None) -> RenderableTy
     lines += point_lines(view)
     lines.append(_rails(view))
     lines.append(_work(view))
+    if view.host_watts:
+        lines.append(Text(host_line(view), "dim"))
     lines.append(_meters(view))
     if so_far is not None:
         above = so_far.table()
@@ -162,6 +164,12 @@ def _work(view: View) -> Text:
             parts.append(f"{view.rates.latency_mean_us:,.0f} µs")
     parts += [f"{sensor} {value:.1f} °C" for sensor, value in view.celsius.items()]
     return Text("   ".join(parts))
+
+
+def host_line(view: View) -> str:
+    """The watts of the drive's host, by its meters; empty where it has none."""
+    parts = [f"{meter} {watts:.1f} W" for meter, watts in view.host_watts.items()]
+    return "   ".join(["host", *parts]) if parts else ""
 
 
 def _meters(view: View) -> Text:
@@ -260,7 +268,8 @@ def _print_every(run: Run, console: Console, over: threading.Event) -> None:
     while not over.wait(PRINT_EVERY_S):
         view = run.monitor.view()
         if view.phase is not None:
-            _write(console, f"{time.strftime('%H:%M:%S')}    {moment_line(view)}")
+            now = "   ".join(line for line in (moment_line(view), host_line(view)) if line)
+            _write(console, f"{time.strftime('%H:%M:%S')}    {now}")
 
 
 def _write(console: Console, line: str) -> None:

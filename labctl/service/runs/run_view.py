@@ -76,6 +76,7 @@ class RunView:
             ends_ns=self._ends_ns(),
             rails=self._rails(),
             celsius=self._celsius(),
+            host_watts=self._host_watts(),
             rates=self._rates(),
             instruments=dict(self._states),
             statuses=dict(self._statuses),
@@ -176,6 +177,10 @@ class RunView:
     def _celsius(self) -> dict[str, float]:
         values = {name: self._newest(of) for name, of in self.header.temperatures.items()}
         return {name: value for name, value in values.items() if value is not None}
+
+    def _host_watts(self) -> dict[str, float]:
+        found = {one.name: self._recent(one.channel) for one in self.header.host_power}
+        return {name: values.mean for name, values in found.items() if values is not None}
 
     def _rates(self) -> LiveRates | None:
         iops, bytes_per_s, waited = 0.0, 0.0, 0.0

@@ -15,7 +15,7 @@ from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.capture.meters.acquisition import State
 from labctl.capture.meters.live_values import STALE_S, LiveRail, Monitor
-from labctl.record.header import ChannelInfo, RailInfo
+from labctl.record.header import ChannelInfo, HostPowerInfo, RailInfo
 from labctl.record.layout import CLOCK_PAIR, READING
 from labctl.service.runs.run_view import RunView
 from tests.unit.synthetic_run import Bench, build
@@ -158,6 +158,27 @@ def test_a_temperature_is_the_newest_reading_and_no_mean_that_comes_late_to_its_
         block = Block("composite", np.array([now_ns]), np.array([celsius]))
         monitor.batch("t", Batch((block,)))
         assert monitor.view().celsius == {"composite": celsius}
+
+
+def test_watts_of_the_host_are_shown_beside_the_drive_s_and_are_in_no_rail(tmp_path: Path) -> None:
+    watched = Watched()
+    channels = [info("v.voltage"), info("i.current"), info("bmc.power", interval_s=1.0)]
+    watched.monitor.describe((RAIL,), {}, channels, 1, (HostPowerInfo("rack", "bmc.power"),))
+    t_ns, amps = uneven()
+    watched.read("bmc.power", 98 * S + np.arange(3) * S, np.array([200.0, 210.0, 220.0]))
+    watched.read("v.voltage", t_ns, np.full(len(t_ns), 12.0))
+    watched.read("i.current", t_ns, amps)
+    view = watched.monitor.view()
+    assert view.host_watts == {"rack": pytest.approx(215.0)}
+    assert view.watts == pytest.approx(0.75 * 12.0, rel=0.02)
+    watched.now_ns += 4 * S
+    assert watched.monitor.view().host_watts == {}
+    run = build(tmp_path, Bench(host_watts=lambda seconds: 180.0 + 0.0 * seconds)).path
+    look = RunView(run)
+    found = np.zeros(3, READING)
+    found["t"], found["v"] = look.now_ns() - np.array([2, 1, 0]) * S, [170.0, 180.0, 190.0]
+    found.tofile(run / "channels" / "bmc.power")
+    assert look.view().host_watts == {"bmc": pytest.approx(185.0)}
 
 
 def test_what_was_read_before_a_reconnect_is_not_mixed_with_what_comes_after_it() -> None:

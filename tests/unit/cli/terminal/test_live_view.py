@@ -31,6 +31,7 @@ def full_view() -> View:
         ends_ns=60_000_000_000,
         rails={"12V": LiveRail(12.01, 0.5, 6.005), "3V3": LiveRail(3.3, 0.25, 0.825)},
         celsius={"composite": 55.5, "case": 40.0},
+        host_watts={"bmc": 213.44, "plug": 240.0},
         rates=LiveRates(38_000.0, 155e6, 830.0),
         instruments={"v12": State.READING, "i12": State.LOST, "i33": State.READING},
         statuses={"i33.current": "overload"},
@@ -50,7 +51,12 @@ def test_everything_worth_seeing_is_there_each_on_its_own_line() -> None:
     assert lines[2].split() == ["12V", "12.010", "V", "0.5000", "A", "6.005", "W"]
     assert lines[4].split() == ["total", "6.830", "W"]
     assert "38,000 IOPS" in lines[5] and "830 µs" in lines[5] and "composite 55.5 °C" in lines[5]
-    assert "i12 lost" in lines[6] and "i33 overload" in lines[6] and "v12 ok" in lines[6]
+    assert lines[6] == "host   bmc 213.4 W   plug 240.0 W"
+    assert "i12 lost" in lines[7] and "i33 overload" in lines[7] and "v12 ok" in lines[7]
+
+
+def test_a_host_without_a_meter_has_no_line() -> None:
+    assert not any("host" in line for line in shown(replace(full_view(), host_watts={})))
 
 
 def test_a_point_says_how_well_it_is_known_and_all_that_keeps_it_going() -> None:
