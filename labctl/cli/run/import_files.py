@@ -31,9 +31,7 @@ WIDTH = 80
 
 Columns = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="COLUMN", help="By heading or number; of several rails of a file 12V=COLUMN each."
-    ),
+    typer.Option(metavar="COLUMN", help="Heading or number; of several: 12V=COLUMN."),
 ]
 
 

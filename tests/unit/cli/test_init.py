@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -92,8 +93,8 @@ def test_a_person_is_shown_what_is_on_no_port(
     module = FoundInstrument("usb::QTL1999", "Quarch", "quarch")
     monkeypatch.setattr(identify, "power_monitors", lambda: [chip])
     monkeypatch.setattr(identify, "quarch_modules", lambda: [module])
-    answers = iter([at, "", "12V", "1", "1"])
-    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
+    answers = [at, "", "12V", "1", "1", ""]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(answers)))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     assert 'device = "i2c-1-0x40"' in made({at: chip})
     shown = capsys.readouterr().out.splitlines()
