@@ -1,6 +1,7 @@
 """Programs of other projects against both sides: their clients against the simulated meters, and
 their simulated meters against the drivers. pymeasure and pyvisa-sim are among the tests'
-dependencies; QCoDeS would bring some 55 packages more, so ``pip install qcodes`` by hand."""
+dependencies; QCoDeS would bring some 55 packages more. Its definition of a meter is enough:
+``pip install --no-deps qcodes`` by hand."""
 
 from __future__ import annotations
 
