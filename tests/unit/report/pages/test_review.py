@@ -17,10 +17,10 @@ from labctl.analysis.methods.consistency import consistency
 from labctl.analysis.methods.method_results import methods_of
 from labctl.analysis.results import RunSummary, TemperatureResult
 from labctl.analysis.steady_state.rounds import tracked_report
+from labctl.cli.results.report import make_report
 from labctl.config.sweeps import Sweep
 from labctl.record.reader import RunRecord
 from labctl.report.charts.theme import static_svg
-from labctl.report.pages.all_pages import make_report
 from labctl.report.pages.report_files import wants_review
 from labctl.report.pages.review import review_figures, write_review
 from labctl.report.review_charts.conditioned import conditioned_figure
