@@ -46,7 +46,7 @@ WITHIN = Until(watts_pct=0.5, iops_pct=1.0)
 STEP_S = 5.0
 """Fixed times are multiples of it."""
 SCATTER = frozenset({Keeps.TARGET, Keeps.FEW_READINGS})
-PATTERN = frozenset({Keeps.TREND, Keeps.RANGE, Keeps.DEPENDENCE, Keeps.RARE})
+PATTERN = frozenset({Keeps.TREND, Keeps.RANGE, Keeps.DEPENDENCE, Keeps.RARE, Keeps.MAY_COME})
 POINTS_HEAD = (
     "| point | took | its numbers met the target after | worse number: time's part → allowed | "
     "what kept it going |",

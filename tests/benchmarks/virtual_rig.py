@@ -207,6 +207,10 @@ class VirtualRig:
         self._ticks = np.array([self.model.tick()], TICK)
         self._read_ns = {meter.name: BEGAN_NS + TICK_NS for meter in self._meters}
         self.live = LiveWatts(rig.rail_infos(), self.channels, lambda: self.model.t_ns)
+        limit = self.model.parameters.thermal.warning_celsius
+        state = DriveState("virtual", warning_celsius=limit)
+        self.points = LivePoints(rig, {"": state}, self.live)
+        """labctl's live view of the points on this rig."""
 
     @property
     def now_ns(self) -> int:
@@ -222,12 +226,6 @@ class VirtualRig:
     def operations(self) -> int:
         """Reads and writes so far."""
         return self.model.reads + self.model.writes
-
-    def points(self) -> LivePoints:
-        """labctl's live view of a point on this rig."""
-        parameters = self.model.parameters.thermal
-        state = DriveState("virtual", warning_celsius=parameters.warning_celsius)
-        return LivePoints(self.rig, {"": state}, self.live)
 
     def go_on(self, ticks: int = CHUNK_TICKS) -> None:
         """So many milliseconds more; the meters' readings come in at their end."""
@@ -293,7 +291,7 @@ def work(rig: VirtualRig, phase: Phase, ends: bool = True, look: Look | None = N
     begin_ns, joules, written = rig.now_ns, rig.joules, rig.model.written_bytes
     points, state = None, None
     if phase.until is not None:
-        points = rig.points()
+        points = rig.points
         points.began(phase, begin_ns)
     left = 1000 if phase.pattern is Pattern.PURGE else round(phase.planned_s * 1e9) // TICK_NS
     whole = phase.fill_bytes or rig.model.parameters.identity.capacity_bytes
@@ -315,6 +313,8 @@ def work(rig: VirtualRig, phase: Phase, ends: bool = True, look: Look | None = N
             rig.go_on(held)
             left -= held
             break
+    if points is not None:
+        points.over()
     end_ns, drawn = rig.now_ns, rig.joules - joules
     longest = None
     if phase.until is not None:

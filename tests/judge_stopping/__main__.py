@@ -3,8 +3,9 @@
 Prints a line for each kind of load: phases, those that ended by the rule, the share of these whose
 drawn watts are inside U, whose process is inside the repeatability, and inside U of the point with
 the gain error; the share of all that ended with a repeatability that does not hold; mean seconds;
-these over the oracle's, over that of the oracle that does not know the slope, over the fixed time
-that reaches the target with the worst load of the kind, and over 180 s; median U.
+these over the oracle's, over that of the oracle that does not know what no phase shows (a slope up
+to its longest time, collection that is yet to come), over the fixed time that reaches the target
+with the worst load of the kind, and over 180 s; median U.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.judge_stopping.loads import LOADS
 
 HEAD = (
     "| load | phases | ended | drawn in U | process in repeatability | process in U of the point | "
-    "ended and wrong, of all | mean time | × oracle | × oracle without slope | × fixed | × 180 s | "
+    "ended and wrong, of all | mean time | × oracle | × unsure oracle | × fixed | × 180 s | "
     "median U |",
     "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
 )

@@ -4,11 +4,13 @@ A meter integrates 20 ms at a random moment of each 100 ms, with a gain error of
 limits, and fio says each half a second what it did. The oracle knows how phases of this process
 scatter, from many: it ends at the first moment from which twice their standard deviation about the
 true mean stays within the target.
+
+Phases come as points of runs of ``POINTS`` do: what stood out at one is known at those after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +21,7 @@ from labctl.analysis.stats.uncertainty import expanded_u
 from labctl.analysis.steady_state.enough import (
     CHECKS_GROW,
     COLLECTION_S,
+    SHORTEST_S,
     Enough,
     Expected,
     Keeps,
@@ -36,6 +39,8 @@ LEFT = 0.9
 that is what counts as the truth."""
 WATTS, IOPS = 6.0, 100_000.0
 FIXED_S = 180.0
+POINTS = 12
+"""That read, or that write, in ``power-per-qd``."""
 
 ONE_SIDED = 1.645
 """Standard deviations that one in twenty passes to one side."""
@@ -59,12 +64,19 @@ class Ended:
     share: float
     """U of the point as a share of the mean."""
     keeps: tuple[Keeps, ...]
+    event_s: Mapping[Quantity, float]
+    """The largest event that it or an earlier point of its run showed."""
 
 
 def phase(
-    rng: np.random.Generator, course: Course, number: int, target: Target, collection_s: float
+    rng: np.random.Generator,
+    course: Course,
+    number: int,
+    target: Target,
+    collection_s: float,
+    event_s: Mapping[Quantity, float],
 ) -> Ended:
-    """One phase, read and ended by the rule."""
+    """One phase, read and ended by the rule. ``event_s``: of the point before it."""
     truth = WATTS * course.watts[number]
     longest_s = len(truth) * STEP_S
     gain = 1 + GAIN * rng.uniform(-1, 1)
@@ -80,9 +92,12 @@ def phase(
         collection_s=collection_s,
         limit_celsius=course.limit_celsius,
         meters=MetersPart(gain=GAIN),
+        event_s=event_s,
     )
     rule = Enough(target, expected, ["12V"])
     check_s, fed_s = expected.least_s, 0.0
+    while check_s * CHECKS_GROW < collection_s:  # nothing can end before
+        check_s *= CHECKS_GROW
     while True:
         now_s = min(check_s + 0.01, longest_s)
         first, last = round(fed_s / READ_S), int(now_s / READ_S + 1e-6)
@@ -118,6 +133,7 @@ def phase(
         point=abs(read.mean - WATTS * float(course.mean[number])) / known.u,
         share=known.share,
         keeps=state.keeps,
+        event_s={one: max(now, event_s.get(one, 0.0)) for one, now in rule.event_s.items()},
     )
 
 
@@ -127,13 +143,19 @@ class Oracle:
 
     all_s: float | None
     """It knows all, as to end there is right."""
-    but_slope_s: float | None
-    """It knows all but whether the phase lies on a straight line up to its longest time."""
+    unsure_s: float | None
+    """It knows all but what no phase shows: whether it lies on a straight line up to its longest
+    time and, where it writes, whether collection has yet to begin."""
 
 
-def oracle(course: Course, target: Target, least_s: float = 20.0) -> Oracle:
-    """The least times from which on phases of this process reach the target."""
-    readings = course.watts[:, EVERY - 1 :: EVERY] / course.mean[:, None] - 1
+def oracle(
+    rng: np.random.Generator, course: Course, target: Target, collection_s: float = 0.0
+) -> Oracle:
+    """The least times from which on phases of this process, read by the same meter, reach the
+    target."""
+    moments = rng.integers(EVERY, size=(len(course.watts), course.watts.shape[1] // EVERY))
+    moments += np.arange(0, course.watts.shape[1], EVERY)
+    readings = np.take_along_axis(course.watts, moments, axis=1) / course.mean[:, None] - 1
     longest = readings.shape[1]
     count = np.arange(1, longest + 1)
     sums = np.cumsum(readings, axis=1)
@@ -149,12 +171,15 @@ def oracle(course: Course, target: Target, least_s: float = 20.0) -> Oracle:
         # what is left beside a limit that is used up, one-sided: 1.69 standard deviations
         allowed = (target.within[Quantity.WATTS] - GAIN) * 2 / 1.69
 
-    def since_s(errors: Floats) -> float | None:
+    def since_s(errors: Floats, least_s: float) -> float | None:
         late = np.flatnonzero(errors > allowed)
         seconds = READ_S * (late[-1] + 2) if len(late) else READ_S
         return max(seconds, least_s) if seconds < LEFT * longest * READ_S else None
 
-    return Oracle(since_s(again), since_s(np.hypot(again, line)))
+    return Oracle(
+        since_s(again, SHORTEST_S),
+        since_s(np.hypot(again, line), max(SHORTEST_S, collection_s)),
+    )
 
 
 @dataclass(frozen=True)
@@ -171,8 +196,11 @@ def judge(load: Load, phases: int, seed: int, target: Target) -> Judged:
     rng = np.random.default_rng([seed, *load.name.encode()])
     course = load.phases(rng, phases)
     collection_s = COLLECTION_S if load.writes else 0.0
-    ended = tuple(phase(rng, course, k, target, collection_s) for k in range(phases))
-    return Judged(load, ended, oracle(course, target))
+    ended: list[Ended] = []
+    for k in range(phases):
+        event_s = ended[-1].event_s if k % POINTS else {}
+        ended.append(phase(rng, course, k, target, collection_s, event_s))
+    return Judged(load, tuple(ended), oracle(rng, course, target, collection_s))
 
 
 def inside_two_periods(judged: Sequence[Judged]) -> int:
@@ -204,7 +232,8 @@ class Row:
     over_oracle: float
     """Mean time over the oracle's, of loads for which it reaches the target at all."""
     over_unsure: float
-    """Over the oracle's that does not know the slope, of those for which that reaches it."""
+    """Over the oracle's that does not know what no phase shows, of those for which that reaches
+    it."""
     over_fixed: float
     """Over the fixed time that reaches the target with the worst of these loads."""
     over_usual: float
@@ -242,7 +271,7 @@ def row(judged: Sequence[Judged]) -> Row:
         wrong=wrong / len(ended),
         seconds=seconds,
         over_oracle=over([(item, item.oracle.all_s) for item in judged]),
-        over_unsure=over([(item, item.oracle.but_slope_s) for item in judged]),
+        over_unsure=over([(item, item.oracle.unsure_s) for item in judged]),
         over_fixed=seconds / worst_s,
         over_usual=seconds / FIXED_S,
         share=float(np.median([one.share for one in ended])),

@@ -131,7 +131,7 @@ def drift(rises: float, beside: float, kind: str = "slow drift") -> Load:
         watts = 1 + rises * t_s / t_s[-1] + _noise(rng, n, t_s, beside)
         return Course(watts, watts.mean(axis=1))
 
-    return Load(kind, f"rises by {rises:.0%}", draw)
+    return Load(kind, f"rises by {rises:.1%}", draw)
 
 
 def decay(falls: float, within_s: float, beside: float, kind: str = "slow drift") -> Load:
@@ -188,7 +188,7 @@ LOADS = (
     bursts(4.0, 0.1, 0.3),
     *(late(begins_s) for begins_s in (25.0, 40.0, 60.0, 80.0, 120.0, 160.0)),
     *(flicker(share, share) for share in (0.003, 0.01, 0.03)),
-    *(drift(rises, 0.01, HIDDEN_DRIFT) for rises in (0.01, 0.03, 0.08)),
+    *(drift(rises, 0.01, HIDDEN_DRIFT) for rises in (0.005, 0.01, 0.015, 0.03, 0.08)),
     bursts(20.0, 0.5, 0.5, RARE),
     bursts(60.0, 1.0, 0.5, RARE),
 )

@@ -3,21 +3,25 @@
 Watts and IOPS of a phase are asked two things: how well they are known as a property of this point
 (U, k = 2: what the meters allow, together with how the same phase would come out again), and
 whether the phase shows anything that its mean over so short a time is no measure of: a trend, a
-range, events too rare to count, readings that depend on each other for longer than the phase lets
-one see, heat, throttling. Any of these keeps it going, whatever U is.
+range, events too rare to count, heat, throttling. Any of these keeps it going, whatever U is.
 
 *What the longest time would have shown.* The number is that of the whole ``duration_s``. So a
 straight line through the phase, and what the phase cannot exclude of one, counts into the
 repeatability as far as it would move the mean until then. Nothing less will do: a line that is
 hidden in the scatter cannot be told from none (docs/trust.md has the least time).
 
+*What has not come.* Of what comes at random and was not there in T seconds, the rate is below 3/T
+(95 %, the rule of three: J. A. Hanley, A. Lippman-Hand, *JAMA* 249 (1983) 1743). What one event
+would add, the phase itself cannot know; an earlier point of the same work may have shown it. Then
+3/T such events are what the phase cannot exclude, and count as a limit.
+
 *Optional stopping.* Who checks often enough a scatter that is estimated finds it small sometimes.
 With a consistent estimate the coverage of a stopped interval tends to the stated one as the target
 shrinks (Y. S. Chow, H. Robbins, *Ann. Math. Statist.* 36 (1965) 457, for independent readings;
 P. W. Glynn, W. Whitt, *Ann. Appl. Probab.* 2 (1992) 180, for what depends on itself); of targets
 that are reached soon nothing is proved. So the phase is checked only at moments that grow by
-``CHECKS_GROW``, never before ``least_s``, and each time its spectrum must be flat towards the mean
-(:mod:`labctl.analysis.steady_state.slow_part`). What that leaves is judged by simulation:
+``CHECKS_GROW``, never before ``least_s``, and what was not good enough at the check before is
+stated no better than its target (:func:`stated`). What that leaves is judged by simulation:
 ``make judge-stopping``, docs/trust.md.
 """
 
@@ -33,11 +37,11 @@ import numpy as np
 from labctl.analysis.results import Component
 from labctl.analysis.stats.uncertainty import expanded_u, limit_component, student_factor
 from labctl.analysis.steady_state.rule import WINDOW, steady_window
-from labctl.analysis.steady_state.slow_part import OF_A_LINE, RISES, SlowPart, slow_part
+from labctl.analysis.steady_state.slow_part import OF_A_LINE, slow_part
 from labctl.analysis.steady_state.time_cells import Floats, TimeCells, total
 from labctl.analysis.steady_state.tracking import CELSIUS, PTS
 
-CHECKS_GROW = 1.1
+CHECKS_GROW = 1.05
 """Each check comes at so many times the time of the one before."""
 
 FEWEST = 16
@@ -54,6 +58,10 @@ gone on for so long, nothing in it can say that there is none."""
 EVENTS = 8
 """Times that something must have come which stands out, before its mean counts: of fewer, that come
 at random, the number alone is uncertain by more than a third, and of periods two were not whole."""
+
+NOT_SEEN = 3.0
+"""Times that something would have come on average in a time in which it came not once, at most, in
+19 cases of 20."""
 
 STANDS_OUT = 5.0
 """Standard deviations (by the median of the deviations) from which a batch is an event of its own.
@@ -91,6 +99,7 @@ class Keeps(StrEnum):
     RANGE = "range too wide"
     DEPENDENCE = "slower than the phase shows"
     RARE = "something came too rarely"
+    MAY_COME = "what an earlier point showed may come"
     COLLECTION = "garbage collection may come"
     TEMPERATURE = "temperature rises or falls"
     HEAT = "warms up towards its limit"
@@ -144,6 +153,8 @@ class Expected:
     limit_celsius: float | None = None
     """The temperature from which the drive throttles, where it is known."""
     meters: MetersPart = field(default_factory=MetersPart)
+    event_s: Mapping[Quantity, float] = field(default_factory=dict)
+    """The largest event that an earlier point of the same work showed (:class:`Events`)."""
 
     @property
     def least_s(self) -> float:
@@ -170,6 +181,8 @@ class Known:
     """What ``u`` (of a target) or ``repeatability`` (to be settled) must not exceed."""
     independent: float
     """Independent readings that the phase is worth."""
+    event_s: float
+    """The largest event that it showed (:class:`Events`)."""
     keeps: tuple[Keeps, ...]
 
     @property
@@ -205,6 +218,7 @@ class Enough:
         self._iops = TimeCells(expected.status_s)
         self._celsius: dict[str, TimeCells] = {}
         self._last: tuple[float, dict[Quantity, Known]] = (-1.0, {})
+        self._found: tuple[float, dict[Quantity, Known]] = (-1.0, {})
 
     def add_watts(self, rail: str, t_s: float, watts: float) -> None:
         """A reading of a rail."""
@@ -229,14 +243,16 @@ class Enough:
         """
         checked_s = last_check(now_s, self._expected.least_s)
         if self._last[0] != checked_s:
-            self._last = (
-                checked_s,
-                {q: self._stated(q, checked_s) for q in self._target.quantities},
-            )
+            self._check(checked_s)
         known = self._last[1]
         keeps = dict.fromkeys(keep for one in known.values() for keep in one.keeps)
         keeps |= dict.fromkeys(self._around(now_s, checked_s, throttles))
         return State(checked_s, known, tuple(keeps))
+
+    @property
+    def event_s(self) -> Mapping[Quantity, float]:
+        """The largest event by the last check, of each quantity (:class:`Events`)."""
+        return {quantity: one.event_s for quantity, one in self._last[1].items()}
 
     def _around(self, now_s: float, checked_s: float, throttles: bool) -> Iterator[Keeps]:
         """What keeps the phase going beside its numbers."""
@@ -254,11 +270,17 @@ class Enough:
         if throttles:
             yield Keeps.THROTTLING
 
-    def _stated(self, quantity: Quantity, checked_s: float) -> Known:
-        now, before_s = self._known(quantity, checked_s), checked_s / CHECKS_GROW
-        if before_s < self._expected.least_s * (1 - ROUNDING):
-            return now
-        return stated(now, self._known(quantity, before_s), self._target)
+    def _check(self, checked_s: float) -> None:
+        """Find what is known by then, and what is stated of it."""
+        before_s, wanted = checked_s / CHECKS_GROW, self._target.quantities
+        found = {quantity: self._known(quantity, checked_s) for quantity in wanted}
+        stated_now = found
+        if before_s > self._expected.least_s * (1 - ROUNDING):
+            before = self._found[1]
+            if not math.isclose(self._found[0], before_s):
+                before = {quantity: self._known(quantity, before_s) for quantity in wanted}
+            stated_now = {q: stated(found[q], before[q], self._target) for q in wanted}
+        self._found, self._last = (checked_s, found), (checked_s, stated_now)
 
     def _known(self, quantity: Quantity, checked_s: float) -> Known:
         cells = list(self._rails.values()) if quantity is Quantity.WATTS else [self._iops]
@@ -268,7 +290,8 @@ class Enough:
         if quantity is Quantity.WATTS and len(means):
             limit = self._expected.meters.limit(float(means.mean()))
         times = self._expected.longest_s / max(len(means) * width_s, width_s)
-        return known(means, limit, self._target, quantity, times)
+        event_s = self._expected.event_s.get(quantity, 0.0)
+        return known(means, limit, self._target, quantity, times, width_s, event_s)
 
 
 def last_check(now_s: float, least_s: float) -> float:
@@ -281,42 +304,64 @@ def last_check(now_s: float, least_s: float) -> float:
 
 
 def known(
-    cells: Floats, limit: float, target: Target, quantity: Quantity, times: float = 1.0
+    cells: Floats,
+    limit: float,
+    target: Target,
+    quantity: Quantity,
+    times: float = 1.0,
+    width_s: float = 1.0,
+    event_s: float = 0.0,
 ) -> Known:
-    """What the means over equal ``cells`` of time say. ``limit``: of the meters, in their unit;
-    ``times``: how many times as long the phase may become."""
+    """What the means over equal ``cells`` of ``width_s`` say. ``limit``: of the meters, in their
+    unit; ``times``: how many times as long the phase may become; ``event_s``: of
+    :class:`Expected`."""
     n = len(cells)
     mean = float(cells.mean()) if n else math.nan
     if n < FEWEST // 2:
-        return Known(mean, math.inf, limit, math.inf, 0.0, float(n), (Keeps.FEW_READINGS,))
+        few = (Keeps.FEW_READINGS,)
+        return Known(mean, math.inf, limit, math.inf, 0.0, float(n), 0.0, few)
     slow = slow_part(cells)
+    moves = float(np.ptp(cells)) > ROUNDING * abs(mean)
+    seen = events(cells, width_s) if moves else Events()
     ahead = max(times - 1, 0.0)
-    scatter, drift = slow.u * math.hypot(1, OF_A_LINE * ahead), slow.end * ahead
+    scatter = math.hypot(slow.u_of_mean(n * width_s), slow.u_of_line * OF_A_LINE * ahead)
+    white = slow.u * math.hypot(1, OF_A_LINE * ahead)
+    drift = slow.end * ahead
+    missed = 0.0 if seen.count else NOT_SEEN * event_s / (n * width_s) * abs(mean)
     u = expanded_u(
         [
             limit_component("meters", limit, ""),
             limit_component("drift", drift, ""),
+            limit_component("missed", missed, ""),
             Component("scatter", "A", scatter, "", dof=slow.dof),
         ]
     )
-    by_chance = student_factor(slow.dof) * scatter
-    again = by_chance + drift
+    k = student_factor(slow.dof)
+    again = k * scatter + drift + missed
     if target.within is None:
         target_u = max(A_THIRD * u, target.floors.get(quantity, 0.0) * abs(mean))
         reached = again <= target_u
     else:
         target_u = target.within[quantity] * abs(mean)
         reached = u <= target_u
-    keeps = [] if reached else [Keeps.TREND if drift > by_chance else Keeps.TARGET]
-    moves = float(np.ptp(cells)) > ROUNDING * abs(mean)
+    out_of_reach = target.within is not None and limit > target_u
+    parts = {
+        Keeps.TARGET: math.inf if out_of_reach else k * white,
+        Keeps.TREND: drift,
+        Keeps.MAY_COME: missed,
+        Keeps.DEPENDENCE: k * math.sqrt(max(scatter**2 - white**2, 0.0)),
+    }
+    keeps = [] if reached else [max(parts, key=parts.__getitem__)]
     independent = float(n)
     if moves and slow.u > 0:
         independent = min(float(cells.var(ddof=1)) / slow.u**2, independent)
     if independent < FEWEST:
         keeps.append(Keeps.FEW_READINGS)
     if moves:
-        keeps += unlike_its_mean(cells, slow)
-    return Known(mean, u, limit, again, target_u, independent, tuple(keeps))
+        keeps += unlike_its_mean(cells)
+    if 0 < seen.count < EVENTS:
+        keeps.append(Keeps.RARE)
+    return Known(mean, u, limit, again, target_u, independent, seen.largest_s, tuple(keeps))
 
 
 def stated(now: Known, before: Known, target: Target) -> Known:
@@ -339,10 +384,8 @@ def stated(now: Known, before: Known, target: Target) -> Known:
     return replace(now, u=u, repeatability=repeatability)
 
 
-def unlike_its_mean(cells: Floats, slow: SlowPart) -> list[Keeps]:
+def unlike_its_mean(cells: Floats) -> list[Keeps]:
     """What the means over ``cells`` show that makes their mean no measure of the process."""
-    merged = max(len(cells) // BATCHES, 1)
-    batches = cells[len(cells) % merged :].reshape(-1, merged).mean(axis=1)
     found = []
     fifths = [float(part.mean()) for part in np.array_split(cells, WINDOW)]
     verdict = steady_window(fifths)
@@ -350,19 +393,35 @@ def unlike_its_mean(cells: Floats, slow: SlowPart) -> list[Keeps]:
         found.append(Keeps.TREND)
     if verdict.range > PTS.range:
         found.append(Keeps.RANGE)
-    if slow.rises > RISES:
-        found.append(Keeps.DEPENDENCE)
-    if 0 < events(batches) < EVENTS:
-        found.append(Keeps.RARE)
     return found
 
 
-def events(batches: Floats) -> int:
-    """How often the batches stood out from the others; neighbours that do are one event."""
-    apart = np.abs(batches - np.median(batches))
-    usual = float(np.median(apart)) * 1.4826
-    outside = apart > STANDS_OUT * usual if usual > 0 else apart > 0
-    return int(np.count_nonzero(outside[1:] & ~outside[:-1])) + int(outside[0])
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What stood out in a phase."""
+
+    count: int = 0
+    """How often; neighbouring batches that stand out are one event."""
+    largest_s: float = 0.0
+    """What the largest one that began and ended within the phase added to or took from the usual
+    level, in seconds of the mean."""
+
+
+def events(cells: Floats, width_s: float) -> Events:
+    """What stands out of batches of ``cells``, which are means over ``width_s``."""
+    merged = max(len(cells) // BATCHES, 1)
+    batches = cells[len(cells) % merged :].reshape(-1, merged).mean(axis=1)
+    apart = batches - np.median(batches)
+    usual = float(np.median(np.abs(apart))) * 1.4826
+    outside = np.abs(apart) > STANDS_OUT * usual if usual > 0 else apart != 0
+    edges = np.diff(outside.astype(np.int8), prepend=0, append=0)
+    begins, ends = np.flatnonzero(edges > 0), np.flatnonzero(edges < 0)
+    came_and_went = (begins > 0) & (ends < len(batches))
+    sums = np.concatenate([[0.0], np.cumsum(apart)])
+    sizes = np.abs(sums[ends] - sums[begins])[came_and_went]
+    mean = abs(float(batches.mean()))
+    largest = float(sizes.max(initial=0.0)) / mean if mean > 0 else 0.0
+    return Events(len(begins), largest * merged * width_s)
 
 
 def heat(cells: TimeCells, now_s: float, expected: Expected) -> Iterator[Keeps]:

@@ -4,6 +4,9 @@ The mean is the part of frequency zero. Its neighbours, the cosine coefficients 
 frequencies 1/2T, 2/2T … of a phase of T seconds, scatter like it: so much is its variance (equally
 weighted cosines: U. K. Müller, *J. Econometrics* 141 (2007) 1331; E. Lazarus et al., *J. Bus.
 Econ. Stat.* 36 (2018) 541). The lowest one is nearly all of a straight line, and is left for that.
+
+Where they rise towards the mean, it scatters more than they do. Of 1/f noise the mean has all that
+is slower than the phase, without end: it counts down to one period in ``SLOWEST_S``.
 """
 
 from __future__ import annotations
@@ -30,8 +33,15 @@ SHAPES = tuple(2.0**power for power in range(-1, 9))
 """θ of the spectra 1 + θ/j that flat ones are told from: white noise with 1/f noise beneath it."""
 
 RISES = 1.64
-"""From which :attr:`SlowPart.rises` says that the spectrum rises towards the mean: that of white
-noise does so once in twelve."""
+"""Twice the logarithm of how much likelier a spectrum of 1 + θ/j is than a flat one, from which it
+counts as one that rises towards the mean: that of white noise does so once in twelve."""
+
+SLOWEST_S = 86_400.0
+"""Slower than once a day no phase is expected to say anything of."""
+
+OF_FLICKER = 1.5 - float(np.euler_gamma) - math.log(2 * math.pi)
+"""The mean over T of 1/f noise from the frequency f up has ln(1/fT) + this times the variance of
+the lowest coefficient: the integral of (sin πfT / πfT)² / f."""
 
 OF_A_LINE = math.pi**2 / 2**2.5
 """How far from its mean a straight line ends, in lowest coefficients."""
@@ -48,8 +58,18 @@ class SlowPart:
     """How far from the mean a straight line through the phase ends, up or down; its standard
     uncertainty is ``OF_A_LINE · u``. A line that goes on moves the mean by as much when the phase
     becomes twice as long."""
-    rises: float
-    """Twice the logarithm of how much likelier a spectrum of 1 + θ/j is than a flat one."""
+    flicker: float
+    """Standard deviation of the lowest coefficient of 1/f noise; 0 where the spectrum is flat."""
+
+    def u_of_mean(self, seconds: float) -> float:
+        """The standard uncertainty of the mean over so many ``seconds``, 1/f noise and all."""
+        slower = max(math.log(SLOWEST_S / seconds) + OF_FLICKER, 0.0)
+        return math.hypot(self.u, self.flicker * math.sqrt(slower))
+
+    @property
+    def u_of_line(self) -> float:
+        """The standard uncertainty of the lowest coefficient."""
+        return math.hypot(self.u, self.flicker)
 
 
 def slow_part(cells: Floats) -> SlowPart:
@@ -66,7 +86,7 @@ def slow_part(cells: Floats) -> SlowPart:
         u=math.sqrt(float(of_mean.mean())),
         dof=float(len(of_mean)),
         end=OF_A_LINE * abs(float(found[0])),
-        rises=rise(below),
+        flicker=flicker(below),
     )
 
 
@@ -80,13 +100,17 @@ def below_a_line(squares: Floats) -> int:
     return min(count, len(squares))
 
 
-def rise(squares: Floats) -> float:
-    """How much more likely they are with a spectrum of 1 + θ/j than with a flat one (P. Whittle,
-    *Ark. Mat.* 2 (1953) 423): twice the largest logarithm of the likelihood ratio, 0 or more."""
+def flicker(squares: Floats) -> float:
+    """The standard deviation of the lowest coefficient of 1/f noise beside white noise, if they are
+    likelier with a spectrum of 1 + θ/j than with a flat one (P. Whittle, *Ark. Mat.* 2 (1953) 423):
+    by ``RISES``; else 0."""
     count = len(squares)
     shapes = 1 + np.outer(SHAPES, 1 / np.arange(1, count + 1))
     level = (squares / shapes).mean(axis=1)
     if not level.min() > 0:
         return 0.0
     likely = count * np.log(squares.mean() / level) - np.log(shapes).sum(axis=1)
-    return max(float(likely.max()), 0.0)
+    best = int(likely.argmax())
+    if likely[best] <= RISES:
+        return 0.0
+    return math.sqrt(level[best] * SHAPES[best])

@@ -6,6 +6,7 @@ Each drive has its own rails, IOPS and temperature, and all of them must be good
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from labctl.analysis.steady_state.enough import (
     COLLECTION_S,
@@ -39,33 +40,43 @@ class LivePoints:
         self._drive_states = drive_states
         self._watts = watts
         self._rails = rails_of_drives(rig)
-        self._index: int | None = None
+        self._phase: Phase | None = None
         self._begin_ns = 0
         self._enough: dict[str, Enough] = {}
         self._throttles: set[str] = set()
+        self._events_s: dict[tuple[str, bool], dict[Quantity, float]] = {}
+        """The largest events that earlier points showed, by drive and whether they wrote."""
 
     def began(self, phase: Phase, t_ns: int) -> None:
         """``phase``, whose end depends on its numbers, does its first I/O about now."""
         assert phase.until is not None
         self._watts.take()  # what was before is of no use
-        self._index, self._begin_ns = phase.index, t_ns
+        self._phase, self._begin_ns = phase, t_ns
         self._throttles = set()
         self._enough = {
             drive: Enough(
                 target_of(phase.until),
-                expected_of(self._rig, phase, drive, self._drive_states.get(drive)),
+                replace(
+                    expected_of(self._rig, phase, drive, self._drive_states.get(drive)),
+                    event_s=self._events_s.get((drive, phase.writes), {}),
+                ),
                 [rail.name for rail in rails],
             )
             for drive, rails in self._rails.items()
         }
 
     def over(self) -> None:
-        """The phase is over."""
-        self._index, self._enough = None, {}
+        """The phase is over. What stood out in it may come at later points, too: those that write
+        are held to what others that write showed, for collection comes with writing."""
+        for drive, enough in self._enough.items() if self._phase is not None else ():
+            largest = self._events_s.setdefault((drive, self._phase.writes), {})
+            for quantity, event_s in enough.event_s.items():
+                largest[quantity] = max(largest.get(quantity, 0.0), event_s)
+        self._phase, self._enough = None, {}
 
     def status(self, index: int, drive: str, t_ns: int, iops: float) -> None:
         """What the fio of a phase did on a drive since the status before that at ``t_ns``."""
-        if index == self._index and drive in self._enough:
+        if self._phase is not None and index == self._phase.index and drive in self._enough:
             self._enough[drive].add_iops(self._s(t_ns), iops)
 
     def throttles(self, drive: str) -> None:
@@ -74,7 +85,7 @@ class LivePoints:
 
     def state(self, now_ns: int, celsius: Mapping[str, float]) -> PointState | None:
         """How the point stands by now; None where none is on. ``celsius`` of each drive, now."""
-        if self._index is None:
+        if self._phase is None:
             return None
         for rail, (t_ns, watts) in self._watts.take().items():
             for drive, rails in self._rails.items():
