@@ -68,11 +68,14 @@ class LivePoints:
     def over(self) -> None:
         """The phase is over. What stood out in it may come at later points, too: those that write
         are held to what others that write showed, for collection comes with writing."""
-        for drive, enough in self._enough.items() if self._phase is not None else ():
-            largest = self._events_s.setdefault((drive, self._phase.writes), {})
+        phase, self._phase = self._phase, None
+        if phase is None:
+            return
+        for drive, enough in self._enough.items():
+            largest = self._events_s.setdefault((drive, phase.writes), {})
             for quantity, event_s in enough.event_s.items():
                 largest[quantity] = max(largest.get(quantity, 0.0), event_s)
-        self._phase, self._enough = None, {}
+        self._enough = {}
 
     def status(self, index: int, drive: str, t_ns: int, iops: float) -> None:
         """What the fio of a phase did on a drive since the status before that at ``t_ns``."""
