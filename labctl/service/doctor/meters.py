@@ -58,8 +58,9 @@ def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
     group.start()
     try:
         group.wait_settled(CONNECT_WITHIN_S)
-        slowest_s = max(readings.channel.interval_s for readings in listening.readings.values())
-        stop.wait(min(max(LISTEN_S, INTERVALS * slowest_s), LISTEN_AT_MOST_S))
+        if any(owner.state is State.READING for owner in group.owners.values()):
+            slowest_s = max(readings.channel.interval_s for readings in listening.readings.values())
+            stop.wait(min(max(LISTEN_S, INTERVALS * slowest_s), LISTEN_AT_MOST_S))
         states = {name: (owner.state, owner.reason) for name, owner in group.owners.items()}
     finally:
         stuck = group.stop()
@@ -69,7 +70,11 @@ def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
         for check in _meter(rig, name, owner, *states[name], listening)
     ]
     checks += _calibration(rig, group.identities())
-    checks += [trouble(name, "it did not let go: its panel may be locked") for name in stuck]
+    checks += [
+        trouble(name, "it did not let go: its panel may be locked")
+        for name in stuck
+        if states[name][0] is State.READING  # who never opened it has locked nothing
+    ]
     checks += [*check_rails(rig, listening.readings), *_blind_spots(rig)]
     checks += _temperatures(rig, listening.readings)
     checks += _host_power(rig, listening.readings)
