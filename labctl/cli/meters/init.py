@@ -196,7 +196,14 @@ def _answered_size(text: str) -> int:
     try:
         return _size_bytes(text)
     except ConfigurationError as error:
-        raise typer.BadParameter(error.mistakes[0].allowed) from None
+        raise _asked_again(error) from None
+
+
+def _asked_again(error: ConfigurationError) -> typer.BadParameter:
+    """What a prompt says, behind a word of its own, before it asks again."""
+    begin = "Error: "
+    text = filled(f"{begin}{error.mistakes[0].allowed}")
+    return typer.BadParameter(text.removeprefix(begin))
 
 
 def _number(text: str, *, zero: bool = False) -> float:
@@ -380,7 +387,7 @@ def _rail_names(answer: str) -> list[str]:
             _check_name("rail", name)
         _check_distinct(names)
     except ConfigurationError as error:
-        raise typer.BadParameter(error.mistakes[0].allowed) from None
+        raise _asked_again(error) from None
     return names
 
 
