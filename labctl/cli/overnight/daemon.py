@@ -40,6 +40,11 @@ def serve(
 ) -> None:
     """Work off the queue on rigs, until SIGTERM or Ctrl-C."""
     if install_service is not None:
+        if rigs:
+            raise typer.BadParameter("a service works for every rig that it finds: name none")
+        if runs is not None:
+            where = "the site file's [runs] directory says where, not --runs or LABCTL_RUNS"
+            raise typer.BadParameter(f"a service does not know this shell: {where}")
         _install(install_service)
         return
     found = _rigs(rigs or ())

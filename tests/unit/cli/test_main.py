@@ -163,6 +163,8 @@ def test_a_misspelt_word_leads_to_the_one_that_was_meant(words: tuple[str, ...],
         (("verify", "."), "is a folder"),
         (("runs", "--outcome", "complete"), "--outcome = 'complete': must be one of completed, "),
         (("queue", "add", "nvme-adapter"), "a rig and a plan are needed, or --matrix FILE"),
+        (("daemon", "nvme-adapter", "--install-service", "user"), "name none"),
+        (("daemon", "--runs", "here", "--install-service", "user"), "[runs] directory"),
         (("check", "nvme-adaptr"), "is 'nvme-adapter' meant?"),
         (("check", "power-per-q"), "is 'power-per-qd' meant?"),
     ],
@@ -170,7 +172,8 @@ def test_a_misspelt_word_leads_to_the_one_that_was_meant(words: tuple[str, ...],
 def test_a_wrong_call_is_one_and_names_what_was_wrong(
     words: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
-    done = labctl(*words, cwd=tmp_path, env={**os.environ, "LABCTL_RIGS": str(EXAMPLES)})
+    places = {"LABCTL_RIGS": str(EXAMPLES), "HOME": str(tmp_path)}
+    done = labctl(*words, cwd=tmp_path, env={**os.environ, **places})
     assert done.returncode == 2 and said in done.stderr, done.stderr
     assert "--after" not in done.stderr
 
