@@ -10,24 +10,44 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.readings.step_edges import Edge, edges_of, lag_of
 
+MOSTLY = 0.5
+"""Share of the phases that must be seen between their steps. With fewer it is not these phases that
+are seen, or not their lengths: fio's clock may run fast."""
+
+SHORTER = 3.0
+"""Between steps that are closer than a phase is long, by more than so many of their standard
+deviations, is not that phase, or fio counted more seconds than there were."""
+
 Floats = NDArray[np.float64]
 Spans = list[tuple[float, float]]
+
+
+class Pass(Enum):
+    """How the steps are looked at: as far off as phases may be; near where that says they are,
+    which must agree; and with both ends of a pause, where these can be told from each other."""
+
+    FAR = 1
+    NEAR = 2
+    PAUSES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseShifts:
     """What to add to the times of each phase (s), and the half-width of what is then unknown of
-    them against the watts (about 95 %); ``offset``: what to add to the meter's times."""
+    them against the watts (about 95 %); ``offset``: what to add to the meter's times; ``off``: the
+    largest doubt of those that were seen (s)."""
 
     shifts: Floats
     u: Floats
     offset: float
+    off: float
 
 
 def fit_shifts(
@@ -38,25 +58,25 @@ def fit_shifts(
     offset: float,
     interval: float,
 ) -> PhaseShifts | None:
-    """The shifts of phases; None where none has a clear step at both of its edges.
+    """The shifts of phases; None where too few have a clear step at both of their edges.
 
     ``t`` and ``watts`` are the readings, ``offset`` (s) brings them near the phases ``spans``.
     ``doubts``: of each phase the half-width of what is unknown of its times (s). The times of one
-    without two clear steps are left to it.
+    without two clear steps, or whose steps are closer than it is long, are left to it.
     """
     worst = float(doubts.max())
-    far = _seen(t, watts, list(spans), offset, interval, 2 * worst, 2 * worst)
-    known = np.isfinite(far.u)
-    if not known.any():
-        return None
-    late, u = far.late, far.u
-    reach = float(u[known].max())
-    # once more around where they were seen: now a pause may be told from an edge
-    around = _filled(late, known)
-    near = _seen(t, watts, moved(spans, around), offset, interval, reach, 0.0)
-    better = near.u < u
-    late, u = np.where(better, around + near.late, late), np.where(better, near.u, u)
-    known |= better
+    reach, around = 2 * worst, np.zeros(len(spans))
+    late, u = around, np.full(len(spans), math.inf)
+    for step in Pass:
+        # each time closer around where they were seen
+        pause = 0.0 if step is Pass.PAUSES else 2 * reach
+        seen = _seen(t, watts, _at(spans, around), offset, interval, reach, pause)
+        better = seen.u < u if step is Pass.PAUSES else np.full(len(u), True)
+        late, u = np.where(better, around + seen.late, late), np.where(better, seen.u, u)
+        known = np.isfinite(u)
+        if known.sum() < MOSTLY * len(known):
+            return None
+        around, reach = _filled(late, known), float(u[known].max())
     # what all have in common is the meter's offset: the surest times say it
     weights = np.where(known, 1 / np.hypot(doubts, np.where(known, u, 0.0)) ** 2, 0.0)
     common = float(weights @ np.where(known, late, 0.0) / weights.sum())
@@ -66,20 +86,30 @@ def fit_shifts(
         return None
     shifts = _filled(np.where(sure, shifts, np.nan), sure)
     stated = doubts <= interval / 2  # better than any step could say it
+    # the offset is as sure as the surest time that it rests on
+    unseen = doubts + float((doubts + u)[sure].min())
     return PhaseShifts(
-        np.where(stated, 0.0, shifts), np.where(sure & ~stated, u, doubts), offset - common
+        np.where(stated, 0.0, shifts),
+        np.where(stated, doubts, np.where(sure, u, unseen)),
+        offset - common,
+        float(u[sure].max()),
     )
 
 
 def moved(spans: Sequence[tuple[float, float]], shifts: Floats) -> Spans:
     """Phases at their shifted times, none of them before the one before it has ended."""
-    found = [(begin + own, end + own) for (begin, end), own in zip(spans, shifts, strict=True)]
+    found = _at(spans, shifts)
     for k in range(len(found) - 1):
         (begin, end), (after, last) = found[k], found[k + 1]
         if end > after:
             middle = min(max((end + after) / 2, begin), last)
             found[k], found[k + 1] = (begin, middle), (middle, last)
     return found
+
+
+def _at(spans: Sequence[tuple[float, float]], shifts: Floats) -> Spans:
+    """Phases at their shifted times, as long as they are."""
+    return [(begin + own, end + own) for (begin, end), own in zip(spans, shifts, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +125,26 @@ def _seen(
     t: Floats, watts: Floats, spans: Spans, offset: float, interval: float,
     off: float, pause: float,
 ) -> _Seen:  # fmt: skip
-    """``off``: how far a step may be from its edge; ``pause``: one that is shorter may not be
-    there."""
+    """``off``: how far a step may be from its edge; a pause shorter than ``pause`` may be none."""
     reach = 3 * interval + off
     steps: dict[tuple[int, str], tuple[float, float]] = {}
-    for edge in edges_of(spans, interval, pause, reach):
+    apart = moved(spans, np.zeros(len(spans)))
+    for edge in edges_of(apart, interval, pause, reach):
         fitted = lag_of(t, watts, edge, offset, interval, reach)
         if fitted is None:
             continue
         at = edge.at - fitted[0]
-        for phase, end in _ends(edge, spans):
+        for phase, end in _ends(edge, apart):
             steps[phase, end] = at - spans[phase][0 if end == "begin" else 1], fitted[1]
     late, u = np.full(len(spans), math.nan), np.full(len(spans), math.inf)
     for k in range(len(spans)):
         if (k, "begin") in steps and (k, "end") in steps:
             (first, spread), (last, other) = steps[k, "begin"], steps[k, "end"]
+            unsure = math.hypot(spread, other) + interval / 20
+            if last - first < -(SHORTER * unsure + interval):
+                continue
             late[k] = (first + last) / 2
-            u[k] = abs(last - first) / 2 + math.hypot(spread, other) + interval / 20
+            u[k] = abs(last - first) / 2 + unsure
     return _Seen(late, u)
 
 

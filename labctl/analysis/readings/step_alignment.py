@@ -119,13 +119,14 @@ def align(
     if second is not None and second[1] < AS_GOOD * least:
         raise Misfit(NoAlignment.AMBIGUOUS, (offset, second[0]), (least, second[1]))
     shifts: tuple[tuple[float, float], ...] = ()
+    off = 0.0
     if doubts and max(doubts) > interval / 2:
         found_shifts = fit_shifts(t, watts, spans, np.array(doubts), offset, interval)
         if found_shifts is not None:
             spans, offset = moved(spans, found_shifts.shifts), found_shifts.offset
+            off = found_shifts.off
             both = found_shifts.shifts.tolist(), found_shifts.u.tolist()
             shifts = tuple(zip(*both, strict=True))
-    off = max((u for _, u in shifts), default=0.0)
     near = fit_edges(t, watts, spans, offset, interval, off)
     if near is None:
         raise Misfit(NoAlignment.NO_STEPS, (offset,))

@@ -135,7 +135,8 @@ def test_everything_that_works_on_a_run_works_on_it(sweep: Bench, tmp_path: Path
     for words in (
         ("report", run), ("analyse", run), ("review", run), ("bundle", run, "-o", "one.zip"),
         ("verify", "one.zip"), ("compare", run, again["run"]), ("runs",),
-        ("analyse", run, "--from", "1", "--to", "5"),
+        ("analyse", run, "--from", "1", "--to", "5"), ("judge", run, "--limits", "ocp-2.5"),
+        ("trend", "--rig", "import"),
     ):  # fmt: skip
         assert said(tmp_path, *words)
     asked = "SELECT watts FROM phases WHERE queue_depth = 16"
