@@ -63,6 +63,7 @@ BUILT_IN: Final = (
     "brymen_bm25x",
     "daq6510_scan",
     "dmm6500",
+    "dcmi",
     "elmorlabs_pmd",
     "es51922",
     "extech380803",

@@ -1,4 +1,4 @@
-"""A program that prints readings, as a line to an instrument."""
+"""A program that prints readings, as a line to an instrument; it goes on, or ends with them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import os
 import select
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from typing import IO, Final
 
 from instruments.child_process import end_process
-from instruments.errors import ConnectionLost, SettingRefused
+from instruments.errors import ConnectionLost, ProtocolError, SettingRefused
 from instruments.process_environment import environment_without_secrets
 
 _STOP_TIMEOUT_S: Final = 1.0
+_MOST_OUTPUT: Final = 1 << 16
+"""Bytes that a program may print which ends by itself."""
 
 
 class ProcessLine:
@@ -29,9 +32,11 @@ class ProcessLine:
         self._advice = advice
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
+        self._output = b""
 
     def open(self) -> None:
         """Start it. Raises SettingRefused where it is not installed."""
+        self._output = b""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 closed with the process
         try:
             self._process = subprocess.Popen(
@@ -77,6 +82,33 @@ class ProcessLine:
         if not data:
             raise self._ended_error()
         return data
+
+    def output_at_end(self, timeout_s: float) -> str | None:
+        """All that a program printed which ends by itself, and ended well; None while it has not.
+
+        Raises ConnectionLost where it failed, and ProtocolError for more than 64 KiB.
+        """
+        process = self._process
+        if process is None or process.stdout is None:
+            raise ConnectionLost(f"{self._name}: {self._package} is not running")
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_s = max(deadline - time.monotonic(), 0.0)
+            if not select.select([process.stdout], [], [], left_s)[0]:
+                return None
+            data = os.read(process.stdout.fileno(), 65536)
+            if not data:
+                break
+            self._output += data
+            if len(self._output) > _MOST_OUTPUT:
+                raise ProtocolError(f"{self._name}: {self._package} prints without an end")
+        try:
+            status = process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return None
+        if status != 0:
+            raise self._ended_error()
+        return self._output.decode(errors="replace")
 
     def _ended_error(self) -> ConnectionLost:
         message = ""

@@ -157,6 +157,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "accuracy_pct_of_reading": 2.0,
         "accuracy_floor": 1.0,
     },
+    "dcmi": {"accuracy_pct_of_reading": 2.0, "accuracy_floor": 1.0},
     "sigrok": {
         "sigrok_driver": "brymen-bm86x",
         "conn": "0820.0001",
