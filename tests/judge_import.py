@@ -22,7 +22,7 @@ from labctl.errors import ConfigurationError
 from labctl.importing.clock import ClockRules
 from labctl.importing.guess import guess
 from labctl.importing.make_run import Labels, import_run
-from labctl.importing.meter_channels import Source
+from labctl.importing.meter_channels import MeterFile
 from labctl.importing.rails import Given
 from labctl.importing.ready import ready_mappings
 from labctl.importing.workload import read_workload
@@ -115,7 +115,9 @@ def judge(maker: str, base: Bench, seed: int, folder: Path) -> Score:
     labels = Labels("judge", "sweep")
     works = read_workload([fio])
     try:
-        run = import_run(works, [Source(file, found.meter)], folder / "runs", labels, ClockRules())
+        run = import_run(
+            works, [MeterFile(file, found.meter)], folder / "runs", labels, ClockRules()
+        )
     except ConfigurationError as error:
         print(f"refused: {maker}, seed {seed}: {error}", file=sys.stderr)
         return Score(files=1, refused=1)

@@ -40,7 +40,7 @@ def of_site(section: str) -> Section:
     return section_in(section, _read(site), str(site))
 
 
-def joined(layers: Sequence[Section], server_of: Callable[[Section], object]) -> Section:
+def joined_sections(layers: Sequence[Section], server_of: Callable[[Section], object]) -> Section:
     """Each layer over those before it, key by key.
 
     ``server_of``: the server that a section names. Files (``token_file``, ``ca_file`` …) are for

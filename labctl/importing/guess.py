@@ -94,7 +94,7 @@ def guess(file: Path, given: Given, ready: str = "") -> Guess:
     return Guess(validated(Meter, data, str(file)), known)
 
 
-def table_of(file: Path, meter: Meter) -> Table:
+def mapped_table(file: Path, meter: Meter) -> Table:
     """A file to be read by a mapping. Raises ConfigurationError."""
     start = _beginning(file)
     if start.startswith(JLS):

@@ -15,7 +15,7 @@ import numpy as np
 from labctl.importing.headings import kind_of, known_unit
 from labctl.importing.mapping import Column, Meter, not_there
 from labctl.importing.opening import beginning
-from labctl.importing.table import Floats, Part, Table
+from labctl.importing.table import Floats, Table, TablePart
 from labctl.importing.times import Ints
 from labctl.installed import Extra, need
 from labctl.printable import printable
@@ -78,7 +78,7 @@ class JlsTable(Table):
             raise not_there(self.file, "column", column.column, "is the time")
         return list(self._signals.values())[place - 1]
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[TablePart]:
         """Its readings, means over a millisecond. Raises ConfigurationError."""
         pairs = [
             (rail.volts, rail.amps) for rail in self.meter.rails.values()

@@ -19,7 +19,7 @@ from typing import Any
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.importing.clock import ClockRules, FileClock, Recording, clock_of, shared_clock
 from labctl.importing.mapping import Mapping, mapping_text
-from labctl.importing.meter_channels import Opened, Source, open_source, rails_of, with_names
+from labctl.importing.meter_channels import MeterFile, Opened, open_source, rails_of, with_names
 from labctl.importing.meter_readings import Progress, clock_samples, write_readings
 from labctl.importing.phases import (
     Idle,
@@ -68,7 +68,7 @@ class Imported:
 
 def import_run(
     works: Sequence[Work],
-    sources: Sequence[Source],
+    sources: Sequence[MeterFile],
     root: Path,
     labels: Labels,
     rules: ClockRules,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from labctl.errors import ConfigurationError, Mistake
-from labctl.importing.guess import table_of
+from labctl.importing.guess import mapped_table
 from labctl.importing.mapping import (
     ASSUMED_ACCURACY_PCT,
     Column,
@@ -19,7 +19,7 @@ from labctl.importing.mapping import (
     RailColumns,
     not_there,
 )
-from labctl.importing.table import Part, Table
+from labctl.importing.table import Table, TablePart
 from labctl.record.header import ChannelInfo, RailInfo
 from labctl.record.timebase import NS_PER_S
 
@@ -34,7 +34,7 @@ EXACT = "not measured: watts were, and amps are watts over these volts"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MeterFile:
     """A meter's file, and what its columns are."""
 
     file: Path
@@ -58,14 +58,14 @@ class Output:
 class Opened:
     """A file of a meter, begun to be read: how often it has a reading, and its channels."""
 
-    source: Source
+    source: MeterFile
     table: Table
-    parts: Iterator[Part]
+    parts: Iterator[TablePart]
     interval_s: float
     outputs: tuple[Output, ...]
 
 
-def with_names(sources: Sequence[Source]) -> Iterator[Source]:
+def with_names(sources: Sequence[MeterFile]) -> Iterator[MeterFile]:
     """The sources, each meter with a name of its own."""
     taken: set[str] = {"fio", "host", "drive"}
     for source in sources:
@@ -74,13 +74,13 @@ def with_names(sources: Sequence[Source]) -> Iterator[Source]:
             number += 1
             name = f"{source.meter.name}-{number}"
         taken.add(name)
-        yield Source(source.file, source.meter.model_copy(update={"name": name}))
+        yield MeterFile(source.file, source.meter.model_copy(update={"name": name}))
 
 
-def open_source(source: Source) -> Opened:
+def open_source(source: MeterFile) -> Opened:
     """A file with its first part read: that says how often it has a reading."""
     meter = source.meter
-    table = table_of(source.file, meter)
+    table = mapped_table(source.file, meter)
     parts = table.parts()
     first = next(parts)
     steps = np.diff(np.unique(first.t_ns))

@@ -90,7 +90,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     """Some rows: times in ns, ascending but for swapped rows, and the columns that were asked for,
     NaN where there is no reading."""
 
@@ -152,7 +152,7 @@ class Table:
         place = self.place(column.column)
         return unit_of(self._headings[place]) if place < len(self._headings) else ""
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[TablePart]:
         """Its readings. Raises ConfigurationError naming the line of the first that is none."""
         import pyarrow.compute as pc
 
@@ -369,7 +369,9 @@ class Table:
         except ValueError:
             return float("-inf")
 
-    def _checked(self, t_ns: Ints, found: dict[Column, Floats], lines: Ints, *, long: bool) -> Part:
+    def _checked(
+        self, t_ns: Ints, found: dict[Column, Floats], lines: Ints, *, long: bool
+    ) -> TablePart:
         """The rows without those whose time came before; gaps are noted."""
         seen = self.seen
         before = np.concatenate([[seen.last_ns if seen.rows else t_ns[0] - 1], t_ns[:-1]])
@@ -404,7 +406,7 @@ class Table:
             seen.gaps = sorted(seen.gaps, reverse=True)[: 10 * MOST_NAMED]
         seen.rows += len(t_ns)
         seen.last_ns = int(t_ns[-1])
-        return Part(t_ns if long else t_ns[~again], found)
+        return TablePart(t_ns if long else t_ns[~again], found)
 
     def _time_text(self, t_ns: int) -> str:
         form = self.meter.time_format

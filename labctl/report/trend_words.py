@@ -28,7 +28,7 @@ def span_of(series: TrendSeries) -> str:
     return f"{many}, {days[0]} to {days[-1]}" if days[0] != days[-1] else f"{many}, {days[0]}"
 
 
-def heading_of(change: LevelChange, series: TrendSeries) -> str:
+def change_heading(change: LevelChange, series: TrendSeries) -> str:
     """What it was and when: ``step at run 16 of 30 (15 to 17), 2026-03-14``."""
     of = f"{change.run} of {len(series.runs)}"
     if change.kind is CandidateKind.DRIFT:

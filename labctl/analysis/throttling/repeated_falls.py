@@ -173,7 +173,7 @@ def without_pauses(
             if item.cause != Cause.THERMAL or item.phase_index != phase.index:
                 continue
             if row and _pause_s(phase, row[-1], item) < NO_PAUSE_S:
-                row[-1] = joined(row[-1], item, "; let go for a moment")
+                row[-1] = joined_stretches(row[-1], item, "; let go for a moment")
             else:
                 row.append(item)
         result += _flickering(row)
@@ -210,7 +210,9 @@ def _pause_s(phase: PhaseSignals, first: ThrottleInterval, second: ThrottleInter
     return longest_s
 
 
-def joined(first: ThrottleInterval, second: ThrottleInterval, words: str = "") -> ThrottleInterval:
+def joined_stretches(
+    first: ThrottleInterval, second: ThrottleInterval, words: str = ""
+) -> ThrottleInterval:
     """Both as one, by the evidence of the first."""
     parts = first.duration_s, second.duration_s
     end_ns = max(first.end_ns, second.end_ns)
@@ -233,7 +235,7 @@ def overlapping_as_one(found: Sequence[ThrottleInterval]) -> list[ThrottleInterv
     for item in sorted(found, key=lambda one: (one.cause != Cause.THERMAL, one.begin_ns)):
         touches = item.cause == Cause.THERMAL and result and item.begin_ns <= result[-1].end_ns
         if touches:
-            result[-1] = joined(result[-1], item)
+            result[-1] = joined_stretches(result[-1], item)
         else:
             result.append(item)
     return sorted(result, key=lambda item: (item.begin_ns, -item.end_ns))

@@ -24,7 +24,7 @@ LEAST_RISE = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class TemperatureSensor:
+class SensorReadings:
     """One temperature series; ``own`` when it is the drive's own sensor."""
 
     name: str
@@ -53,7 +53,7 @@ class TemperatureSensor:
 class Temperatures:
     """The temperatures of a run and the drive's warning temperature (None: not reported)."""
 
-    sensors: tuple[TemperatureSensor, ...]
+    sensors: tuple[SensorReadings, ...]
     warning_celsius: float | None
     fell_celsius: float | None = None
     """Where the drive was seen to begin to throttle; None while that is looked for."""
@@ -67,7 +67,7 @@ class Temperatures:
     ) -> Temperatures:
         """From sensor name → (times, °C); the drive's own ones (``own``) come first."""
         found = [
-            TemperatureSensor(name, name in own, t_ns[good], celsius[good])
+            SensorReadings(name, name in own, t_ns[good], celsius[good])
             for name, (t_ns, celsius) in sensors.items()
             for good in (np.isfinite(celsius),)
             if good.any()
@@ -76,7 +76,7 @@ class Temperatures:
         return cls(tuple(found), warning_celsius)
 
     @property
-    def own(self) -> TemperatureSensor | None:
+    def own(self) -> SensorReadings | None:
         """The drive's own sensor."""
         return self.sensors[0] if self.sensors and self.sensors[0].own else None
 
@@ -178,7 +178,7 @@ class Temperatures:
 
 
 def _stopped_rising(
-    sensor: TemperatureSensor, begin_ns: int, end_ns: int, top: float, at_start: bool
+    sensor: SensorReadings, begin_ns: int, end_ns: int, top: float, at_start: bool
 ) -> bool:
     """Whether a sensor without a known limit was at its highest so far, and rose no further."""
     so_far = sensor.celsius[: np.searchsorted(sensor.t_ns, begin_ns + BESIDE_NS) + 1]

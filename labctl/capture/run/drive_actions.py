@@ -39,7 +39,7 @@ from labctl.record.point_end import PointState
 from labctl.record.timebase import Timebase
 
 
-def of_drive(name: str) -> dict[str, Any]:
+def event_data_of_drive(name: str) -> dict[str, Any]:
     """The extra data of an event about one of several drives."""
     return {"drive": name} if name else {}
 
@@ -145,7 +145,7 @@ class RigActions:
         async def purge(name: str, control: DriveControl) -> None:
             place = places.get(name)
             method = await asyncio.to_thread(control.purge, phase, place, lambda: self.stop.asked)
-            self.listener.event(EventKind.PURGED, method=method, **of_drive(name))
+            self.listener.event(EventKind.PURGED, method=method, **event_data_of_drive(name))
 
         purging = [purge(name, control) for name, control in self.controls.items()]
         together = asyncio.gather(*purging, return_exceptions=True)
@@ -173,7 +173,7 @@ class RigActions:
             known = self.drive_states[name].power_states
             max_watts = next((item.max_watts for item in known if item.number == number), None)
             data = {"state": number, "max_watts": max_watts, "limit_watts": limit}
-            self.listener.event(EventKind.POWER_STATE, None, **data, **of_drive(name))
+            self.listener.event(EventKind.POWER_STATE, None, **data, **event_data_of_drive(name))
 
     async def settings_found(self) -> list[dict[str, Any]]:
         """The power state of each drive that has several, and the governor of its host, now."""
@@ -192,7 +192,7 @@ class RigActions:
                 if governors := set(control.governors().values()):
                     settings["governor"] = " ".join(sorted(governors))
             if settings:
-                found.append(settings | of_drive(name))
+                found.append(settings | event_data_of_drive(name))
         return found
 
     def set_governor(self, governor: str) -> None:

@@ -39,7 +39,7 @@ from labctl.capture.phases.program import Program
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.clock_watch import ClockWatch
-from labctl.capture.run.drive_actions import RigActions, of_drive
+from labctl.capture.run.drive_actions import RigActions, event_data_of_drive
 from labctl.capture.run.expand import PlannedWork
 from labctl.capture.run.header import make_header
 from labctl.capture.run.live_points import LivePoints
@@ -274,7 +274,7 @@ class Run:
                     drive_host.machine,
                     drive,
                     None if self._resumption is None else self._resumption.left[name],
-                    partial(self._note_setting, **of_drive(name)),
+                    partial(self._note_setting, **event_data_of_drive(name)),
                 )
                 for name, drive in self.drives.items()
             },
@@ -390,7 +390,9 @@ class Run:
         """Record the counters of the drives and of their host."""
 
         def events_of(drive: str) -> OnEvent:
-            return lambda kind, t_ns, data: self.event(kind, t_ns, **data, **of_drive(drive))
+            return lambda kind, t_ns, data: self.event(
+                kind, t_ns, **data, **event_data_of_drive(drive)
+            )
 
         def left_on(drive: str) -> str | None:
             left = self._resumption.left.get(drive) if self._resumption is not None else None
@@ -413,7 +415,7 @@ class Run:
                         now_ns,
                         events_of(name),
                         longest_s=longest_s,
-                        on_setting=partial(self._note_setting, **of_drive(name)),
+                        on_setting=partial(self._note_setting, **event_data_of_drive(name)),
                         left=left_on(name),
                     )
                 )

@@ -19,7 +19,7 @@ from labctl.capture.meters.acquisition import Acquisition
 from labctl.capture.phases.ending import Ending
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
-from labctl.capture.run.drive_actions import of_drive
+from labctl.capture.run.drive_actions import event_data_of_drive
 from labctl.errors import (
     INTERRUPTED,
     ConfigurationError,
@@ -103,7 +103,7 @@ class RunEnd:
         for name, control in controls.items():
             async with self._ending.step(f"settings {name}".rstrip(), RESTORE_WITHIN_S):
                 for problem in await asyncio.to_thread(control.restore):
-                    self._event(EventKind.NOT_RESTORED, reason=problem, **of_drive(name))
+                    self._event(EventKind.NOT_RESTORED, reason=problem, **event_data_of_drive(name))
 
     async def meters(self, acquisition: Acquisition | None, *, recorded: bool) -> None:
         """Close every meter; ``recorded``: there is a record for those that could not be."""

@@ -21,7 +21,7 @@ from labctl.record.timebase import NS_PER_S
 if TYPE_CHECKING:
     from labctl.importing.clock import ClockRules
     from labctl.importing.make_run import Labels
-    from labctl.importing.meter_channels import Source
+    from labctl.importing.meter_channels import MeterFile
     from labctl.importing.meter_readings import Progress
     from labctl.importing.rails import Given
     from labctl.importing.work import Work
@@ -212,7 +212,7 @@ def _wrong(key: str, value: object, allowed: str) -> ConfigurationError:
     return ConfigurationError([Mistake("command line", key, value, allowed)])
 
 
-def _check_rules(rules: ClockRules, sources: Sequence[Source]) -> None:
+def _check_rules(rules: ClockRules, sources: Sequence[MeterFile]) -> None:
     """Refuse what would say nothing. Raises ConfigurationError."""
     told = rules.trust or rules.offset_s is not None
     kept = [source.meter.offset_s is not None for source in sources]
@@ -224,7 +224,7 @@ def _check_rules(rules: ClockRules, sources: Sequence[Source]) -> None:
         raise _wrong("--search", rules.search_s, f"says nothing beside {by}: nothing is searched")
 
 
-def _has_stated(sources: Sequence[Source]) -> bool:
+def _has_stated(sources: Sequence[MeterFile]) -> bool:
     rails = (rail for source in sources for rail in source.meter.rails.values())
     return any(rail.stated is not None for rail in rails)
 
@@ -280,12 +280,12 @@ def _rail_names(files: Sequence[Path], said: Sequence[str]) -> dict[Path, str]:
 
 def _sources(
     files: Sequence[Path], mapping: Path | None, given: Given, rails: Mapping[Path, str]
-) -> list[Source]:
+) -> list[MeterFile]:
     """Each file with what its columns are, kept or guessed. Raises ConfigurationError with what is
     wrong with any of them."""
     from labctl.importing.guess import guess
     from labctl.importing.mapping import load_mapping
-    from labctl.importing.meter_channels import Source
+    from labctl.importing.meter_channels import MeterFile
     from labctl.importing.rails import Given
     from labctl.importing.workload import is_fio_output
 
@@ -294,7 +294,7 @@ def _sources(
         allowed = "says what the columns are, and no option beside it: edit it, or leave it out"
         raise _wrong("--mapping", str(mapping), allowed)
     kept = None if mapping is None or ready else load_mapping(mapping)
-    sources: list[Source] = []
+    sources: list[MeterFile] = []
     mistakes: list[Mistake] = []
     for file in files:
         try:
@@ -311,10 +311,10 @@ def _sources(
                     [Mistake(str(mapping), "meters", None, f"none is for {file.name}")]
                 )
             if meter is not None:
-                sources.append(Source(file, meter))
+                sources.append(MeterFile(file, meter))
                 continue
             found = guess(file, replace(given, rail=rails.get(file, "")), ready)
-            sources.append(Source(file, found.meter, found.known.words() if found.known else ""))
+            sources.append(MeterFile(file, found.meter, found.known.words() if found.known else ""))
         except ConfigurationError as error:
             mistakes += error.mistakes
     if mistakes:
@@ -335,7 +335,7 @@ def _ready_name(mapping: Path | None) -> str:
     return str(mapping)
 
 
-def _show(sources: Sequence[Source], works: Sequence[Work]) -> None:
+def _show(sources: Sequence[MeterFile], works: Sequence[Work]) -> None:
     """What was taken for what, on the first rows; and the phases."""
     from labctl.importing.phases import labels_of
 
@@ -353,12 +353,12 @@ def _show(sources: Sequence[Source], works: Sequence[Work]) -> None:
         print(f"  when a phase was is known from {how}")
 
 
-def _show_meter(source: Source) -> None:
+def _show_meter(source: MeterFile) -> None:
     import itertools
 
-    from labctl.importing.guess import table_of
+    from labctl.importing.guess import mapped_table
 
-    meter, table = source.meter, table_of(source.file, source.meter)
+    meter, table = source.meter, mapped_table(source.file, source.meter)
     print(f"{source.file}: fields end at {meter.delimiter!r}, decimals at {meter.decimal!r}")
     if source.known:
         print(textwrap.fill(source.known, WIDTH, initial_indent="  ", subsequent_indent="    "))

@@ -26,9 +26,9 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
     hues,
-    joined,
     plain,
     signed,
     triangles,
@@ -87,7 +87,7 @@ def _chart(
     caption = f"{title} of each side along its sweep, ± repeatability (about 95 %) where known."
     if any(cell.throttled for row in rows.values() for cell in row.cells):
         caption += " A red triangle marks a phase in which the drive throttled."
-    chart = finished(quantity.name, title, caption, joined(parts, grid.columns), datasets)
+    chart = finished(quantity.name, title, caption, charts_in_rows(parts, grid.columns), datasets)
     return signed(chart, " against ".join(names))
 
 

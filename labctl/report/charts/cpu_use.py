@@ -6,7 +6,16 @@ import altair as alt
 
 from labctl.analysis.results import RunSummary
 from labctl.report.charts.small_multiples import PanelGrid, panel_title
-from labctl.report.charts.theme import CELL_INK, Chart, Datasets, Row, Spec, finished, joined, plain
+from labctl.report.charts.theme import (
+    CELL_INK,
+    Chart,
+    Datasets,
+    Row,
+    Spec,
+    charts_in_rows,
+    finished,
+    plain,
+)
 from labctl.report.panels import Panel, panels
 
 _CELL_HEIGHT = 18
@@ -32,7 +41,7 @@ def cpu_chart(summary: RunSummary) -> Chart | None:
         "everything that ran there, not fio alone."
     )
     return finished(
-        "cpu", "Processor, core by core", caption, joined(small, grid.columns), datasets
+        "cpu", "Processor, core by core", caption, charts_in_rows(small, grid.columns), datasets
     )
 
 

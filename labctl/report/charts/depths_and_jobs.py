@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.report.charts.number_table import Field, TableAxes, number_table
 from labctl.report.charts.small_multiples import throttle_words
-from labctl.report.charts.theme import Chart, Datasets, Spec, finished, joined
+from labctl.report.charts.theme import Chart, Datasets, Spec, charts_in_rows, finished
 from labctl.report.panels import LARGE_BLOCK_BYTES, depths_and_jobs
 
 _WIDTH = 300
@@ -28,7 +28,7 @@ def depths_and_jobs_chart(summary: RunSummary) -> Chart | None:
         f"jobs.{throttle_words(shown, 'number')}"
     )
     title = "Queue depths and jobs"
-    return finished("jobs", title, caption, joined(parts, 3), datasets)
+    return finished("jobs", title, caption, charts_in_rows(parts, 3), datasets)
 
 
 def _tables(datasets: Datasets, workload: str, results: Sequence[PhaseResult]) -> list[Spec]:

@@ -24,8 +24,8 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
-    joined,
     log_ticks,
     plain,
 )
@@ -61,7 +61,7 @@ def latency_histograms(summary: RunSummary) -> Chart | None:
         "the I/Os of the row were complete."
     )
     title = "Latency histograms"
-    return finished("latency-histograms", title, caption, joined(parts, columns), datasets)
+    return finished("latency-histograms", title, caption, charts_in_rows(parts, columns), datasets)
 
 
 def _directions(panel: Panel) -> list[tuple[str, str, Direction]]:

@@ -17,9 +17,9 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
     hues,
-    joined,
     plain,
 )
 from labctl.report.panels import Panel, panels
@@ -69,7 +69,7 @@ def _chart(summary: RunSummary, name: str, title: str, caption: str, value: Valu
         return None
     grid, datasets = PanelGrid.of(found), Datasets()
     small = [_panel(summary, panel, value, grid, datasets) for panel in found]
-    return finished(name, title, caption, joined(small, grid.columns), datasets)
+    return finished(name, title, caption, charts_in_rows(small, grid.columns), datasets)
 
 
 def _panel(

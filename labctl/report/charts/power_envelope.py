@@ -19,8 +19,8 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
-    joined,
     linear_y,
     plain,
 )
@@ -65,7 +65,7 @@ def envelope_chart(summary: RunSummary) -> Chart | None:
         "The largest mean power of all rails over any window of a phase, against the length of the "
         "window, with its uncertainty." + _left_out(summary, lengths)
     )
-    body = joined(parts, columns)
+    body = charts_in_rows(parts, columns)
     if "concat" in body:
         apart = {"color": "independent", "strokeDash": "independent"}
         body["resolve"] = {"scale": apart, "legend": {"color": "independent"}}

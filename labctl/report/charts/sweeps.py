@@ -31,9 +31,9 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
     hues,
-    joined,
     log_ticks,
     plain,
     triangles,
@@ -108,7 +108,7 @@ def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
         "Mean power of each phase, stacked by rail. The error bar is the expanded uncertainty "
         f"(about 95 %) of the total.{idle}{throttle_words(summary.measured)}"
     )
-    return finished("watts", "Watts", caption, joined(small, grid.columns), datasets)
+    return finished("watts", "Watts", caption, charts_in_rows(small, grid.columns), datasets)
 
 
 def _is_part(result: PhaseResult) -> bool:
@@ -233,7 +233,9 @@ def _work(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
             "uncertainty (about 95 %)."
         )
     caption += throttle_words(summary.measured)
-    return finished("work", "Work and efficiency", caption, joined(small, grid.columns), datasets)
+    return finished(
+        "work", "Work and efficiency", caption, charts_in_rows(small, grid.columns), datasets
+    )
 
 
 def _work_rows(panel: Panel) -> tuple[tuple[str, list[Row]], tuple[str, list[Row]]]:
@@ -330,7 +332,7 @@ def _latency(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
         "Time from submitting an I/O to its completion: the mean, what 99 % and 99.9 % of them "
         f"stay under, and the slowest. Logarithmic.{dashes}{throttle_words(summary.measured)}"
     )
-    return finished("latency", "Latency", caption, joined(small, grid.columns), datasets)
+    return finished("latency", "Latency", caption, charts_in_rows(small, grid.columns), datasets)
 
 
 def _latency_rows(panel: Panel) -> list[Row]:

@@ -159,7 +159,7 @@ def plain(chart: Any) -> Spec:
     return {key: value for key, value in spec.items() if key not in ("$schema", "config")}
 
 
-def joined(parts: list[Spec], columns: int) -> Spec:
+def charts_in_rows(parts: list[Spec], columns: int) -> Spec:
     """Charts in rows of ``columns``; a single one is not joined.
 
     Altair would copy every part again and again: a run of 200 phases took 20 s.

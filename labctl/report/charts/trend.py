@@ -27,8 +27,8 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
-    joined,
     plain,
     signed,
 )
@@ -68,7 +68,7 @@ def _whole(series: TrendSeries, name: str) -> Chart | None:
         "all points as a line. " + _marks(series)
     )
     title = "All points through the runs"
-    return finished(f"{name}-all", title, caption, joined(parts, COLUMNS), datasets)
+    return finished(f"{name}-all", title, caption, charts_in_rows(parts, COLUMNS), datasets)
 
 
 def _against_middle(rows: Sequence[TrendRow]) -> tuple[list[Row], list[Row]]:
@@ -124,7 +124,7 @@ def _moved(series: TrendSeries, name: str) -> Chart | None:
     caption = "The points that moved, those that are clearest first: a dot a run, the levels as a "
     caption += "line. " + _marks(series) + (f" {more} more are in the tables." if more else "")
     title = "What moved"
-    return finished(f"{name}-moved", title, caption, joined(parts, COLUMNS), datasets)
+    return finished(f"{name}-moved", title, caption, charts_in_rows(parts, COLUMNS), datasets)
 
 
 def _marks(series: TrendSeries) -> str:

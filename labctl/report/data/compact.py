@@ -20,8 +20,8 @@ from labctl.report.data.gathered import (
     Runs,
     connect,
     create_views,
+    duckdb_errors_in_words,
     gather,
-    own_words,
 )
 from labctl.report.data.parts import (
     FOLDER,
@@ -73,7 +73,10 @@ def compact_place(
         allowed = is_run if where.is_dir() else "there is no such directory of runs"
         raise ConfigurationError([Mistake("labctl compact", "PLACE", str(where), allowed)])
     need(Extra.QUERY)
-    with tempfile.TemporaryDirectory(prefix="labctl-compact-") as spare, own_words(Path(spare)):
+    with (
+        tempfile.TemporaryDirectory(prefix="labctl-compact-") as spare,
+        duckdb_errors_in_words(Path(spare)),
+    ):
         work = Path(spare)
         runs, kept = runs_at(where, cache, thorough=True)
         rows = runs.rows(kept) if isinstance(runs, StoreRuns) else {}

@@ -95,7 +95,7 @@ def connect(work: Path) -> duckdb.DuckDBPyConnection:
 
 
 @contextlib.contextmanager
-def own_words(work: Path) -> Iterator[None]:
+def duckdb_errors_in_words(work: Path) -> Iterator[None]:
     """What DuckDB or the disk says as a LabctlError: there is no room, or it cannot be written.
 
     A file that vanished while it was read stays a duckdb.IOException.

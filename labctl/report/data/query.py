@@ -13,7 +13,13 @@ from typing import Any
 from labctl.errors import ConfigurationError, Mistake
 from labctl.installed import Extra, need
 from labctl.report.csv_text import csv_text
-from labctl.report.data.gathered import Progress, connect, create_views, gather, own_words
+from labctl.report.data.gathered import (
+    Progress,
+    connect,
+    create_views,
+    duckdb_errors_in_words,
+    gather,
+)
 from labctl.report.data.parts import Source
 from labctl.report.data.run_tables import TABLES
 from labctl.report.data.runs_at import RunsPlace, runs_at
@@ -73,7 +79,7 @@ def _ask(
         with connect(work) as connection:
             for number, root in enumerate(roots):
                 own = work / str(number)
-                with own_words(work):
+                with duckdb_errors_in_words(work):
                     own.mkdir()
                     runs, kept = runs_at(root, cache)
                     found = gather(runs, connection, kept, own, progress)

@@ -13,7 +13,7 @@ from labctl.report.pages.report import Drawn, offline_page
 from labctl.report.trend_words import (
     by_quantity,
     chance,
-    heading_of,
+    change_heading,
     outlier_text,
     percent,
     points_of,
@@ -57,7 +57,7 @@ def trend_page(found: Trend, gate: GateResult | None = None) -> str:
             "quantities": WATCHED,
             "by_quantity": by_quantity,
             "chance": chance,
-            "heading_of": heading_of,
+            "change_heading": change_heading,
             "outlier_text": outlier_text,
             "percent": percent,
             "points_of": points_of,

@@ -18,8 +18,8 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
-    joined,
     linear_y,
     log_y,
     plain,
@@ -95,7 +95,7 @@ def consistency_figure(
         if known:
             parts.append(_power(datasets, known, f"{title}, power", width))
     caption = _caption(result, found, [watts[int(t)] for t in seconds[late] if int(t) in watts])
-    body = joined(parts, len(parts) // len(shown))
+    body = charts_in_rows(parts, len(parts) // len(shown))
     title = f"Consistency, {result.phase.label}"
     return Figure(finished(name, title, caption, body, datasets), numbers)
 

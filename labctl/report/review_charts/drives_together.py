@@ -24,9 +24,9 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
     hues,
-    joined,
     linear_y,
     plain,
     triangles,
@@ -111,7 +111,7 @@ def _chart(
     caption = "The same method on each drive."
     if any(_throttled(row) for row in rows):
         caption += " A red triangle marks where a drive throttled."
-    return finished(name, title, caption, joined(parts, 2), datasets) if parts else None
+    return finished(name, title, caption, charts_in_rows(parts, 2), datasets) if parts else None
 
 
 def _throttled(row: Row) -> bool:

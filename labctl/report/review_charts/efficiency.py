@@ -11,7 +11,7 @@ from labctl.analysis.methods.idle import IdleResult
 from labctl.analysis.numbers import estimate_columns, with_uncertainty
 from labctl.analysis.results import PhaseResult
 from labctl.report.charts.small_multiples import throttle_words
-from labctl.report.charts.theme import Datasets, Row, finished, joined
+from labctl.report.charts.theme import Datasets, Row, charts_in_rows, finished
 from labctl.report.panels import LARGE_BLOCK_BYTES
 from labctl.report.review_charts.review_chart import (
     AMBER,
@@ -63,7 +63,8 @@ def efficiency_figure(points: Sequence[PhaseResult], idle: Sequence[IdleResult])
         caption += f" Ready idle ({last.label}): {with_uncertainty(last.gb_per_watt)} GB/W."
     numbers = (*active[0], *active[1], *idling)
     return Figure(
-        finished("efficiency", "Efficiency", caption, joined(parts, 2), datasets), tuple(numbers)
+        finished("efficiency", "Efficiency", caption, charts_in_rows(parts, 2), datasets),
+        tuple(numbers),
     )
 
 

@@ -21,8 +21,8 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
-    joined,
     log_y,
     plain,
 )
@@ -100,7 +100,7 @@ def _figure(found: Sequence[PhaseResult], name: str) -> Figure:
         f"{phase.pattern.value} at QD {phase.queue_depth}{jobs}: every block size with every read "
         f"share, and the power at the same points.{throttle_words(found, 'number')}"
     )
-    body = joined(parts, 2)
+    body = charts_in_rows(parts, 2)
     title = f"Block sizes and read shares, {phase.sweep}"
     return Figure(finished(name, title, caption, body, datasets), tuple(numbers))
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from labctl.analysis.methods.replays import BOUND, ReplayResult
-from labctl.report.charts.theme import Datasets, Row, finished, hues, joined
+from labctl.report.charts.theme import Datasets, Row, charts_in_rows, finished, hues
 from labctl.report.review_charts.review_chart import Figure, bars
 
 REPLAY_COLOURS = hues(("a", "b", "c", "d"))
@@ -49,7 +49,7 @@ def replay_figure(replays: Sequence[ReplayResult]) -> Figure | None:
     ]
     if off_pace:
         caption += f" {'; '.join(off_pace)}."
-    body = joined(parts, 2)
+    body = charts_in_rows(parts, 2)
     return Figure(finished("replay", "Trace replay", caption, body, datasets), numbers)
 
 

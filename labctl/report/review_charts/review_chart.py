@@ -22,8 +22,8 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     hues,
-    joined,
     plain,
     triangles,
 )
@@ -65,7 +65,7 @@ def work_and_watts(datasets: Datasets, numbers: Sequence[Row]) -> Spec:
             parts.append(bars(datasets, own, name, title, BLUE))
             if powered:
                 parts.append(bars(datasets, own, "watts", "mean power (W)", AMBER))
-    return joined(parts, 2 if powered else 1)
+    return charts_in_rows(parts, 2 if powered else 1)
 
 
 def bars(datasets: Datasets, numbers: Sequence[Row], name: str, title: str, colour: str) -> Spec:
@@ -175,4 +175,4 @@ def quantity_charts(
             tooltip = alt.Tooltip("throttled_s:Q", title="throttled (s)", format=".1f")
             layers.append(triangles(datasets, marked, x, y, tooltip, up_px=12))
         parts.append(plain(alt.layer(*layers).properties(width=HALF_WIDTH, height=200)))
-    return joined(parts, 2), datasets
+    return charts_in_rows(parts, 2), datasets

@@ -25,8 +25,8 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
-    joined,
     linear_y,
     log_y,
     plain,
@@ -130,7 +130,9 @@ def _figure(
         caption += " No steady state."
     caption += throttle_words(rounds)
     sweep = rounds[0].phase.sweep
-    chart: Chart = finished(name, f"Write saturation, {sweep}", caption, joined(parts, 2), datasets)
+    chart: Chart = finished(
+        name, f"Write saturation, {sweep}", caption, charts_in_rows(parts, 2), datasets
+    )
     return Figure(chart, tuple(numbers))
 
 

@@ -18,8 +18,8 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
-    joined,
     linear_y,
     plain,
 )
@@ -70,7 +70,9 @@ def soak_figure(record: RunRecord, summary: RunSummary, soak: Soak, name: str) -
         f"{mark['what'].capitalize()} after {mark['t']:.0f} s." for mark in marks
     )
     title = f"Thermal soak, {soak.label}"
-    return Figure(finished(name, title, caption.strip(), joined(parts, 1), datasets), numbers)
+    return Figure(
+        finished(name, title, caption.strip(), charts_in_rows(parts, 1), datasets), numbers
+    )
 
 
 def _work(line: Timeline) -> Curve | None:

@@ -14,8 +14,8 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
+    charts_in_rows,
     finished,
-    joined,
     linear_y,
     plain,
 )
@@ -54,7 +54,7 @@ def steady_figure(report: SteadyReport, name: str = "steady") -> Figure | None:
         f"{verdict}"
     )
     title = f"Steady state, {report.sweep}" if report.sweep else "Steady state"
-    chart = finished(name, title, caption, joined(parts, 2), datasets)
+    chart = finished(name, title, caption, charts_in_rows(parts, 2), datasets)
     return Figure(chart, tuple(numbers))
 
 

@@ -18,7 +18,7 @@ from labctl.report.text.comparison import WIDTH, gate_lines
 from labctl.report.trend_words import (
     by_quantity,
     chance,
-    heading_of,
+    change_heading,
     outlier_text,
     percent,
     points_of,
@@ -73,7 +73,7 @@ def _series_lines(series: TrendSeries) -> Iterator[str]:
 
 
 def _change_lines(number: int, change: LevelChange, series: TrendSeries) -> Iterator[str]:
-    yield from _folded(f"{number}  {heading_of(change, series)}")
+    yield from _folded(f"{number}  {change_heading(change, series)}")
     if change.kind is CandidateKind.STEP:
         yield from _folded(f"{_INDENT}{change.run_id}")
     for reason in reasons_of(change):

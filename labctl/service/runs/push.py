@@ -118,7 +118,9 @@ def push(run: Path, place: Place, progress: Progress = lambda done, total: None)
 @contextlib.contextmanager
 def _unrecorded(path: Path) -> Iterator[None]:
     """Keep everybody from recording the run meanwhile. Raises LabctlError where a process does."""
-    refusal = LabctlError(f"{path.name}: it is on, or another push has it: push it when that has ended")
+    refusal = LabctlError(
+        f"{path.name}: it is on, or another push has it: push it when that has ended"
+    )
     with contextlib.ExitStack() as held:
         try:
             is_ours = held.enter_context(holding(path))

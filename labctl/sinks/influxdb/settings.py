@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from labctl.config.site import Section, configured, joined
+from labctl.config.site import Section, configured, joined_sections
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.timebase import NS_PER_S
 from labctl.toml_reading import validated
@@ -83,7 +83,7 @@ def influx_settings(rig_text: str, rig_name: str, to: str | None = None) -> Infl
     layers, source = configured(_SECTION, rig_text, rig_name)
     if to:
         layers, source = [*layers, _of_address(to)], "--to"
-    values = joined(layers, _server_of)
+    values = joined_sections(layers, _server_of)
     if not values:
         return None
     return validated(InfluxSettings, values, source, _SECTION)

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from instruments.transports.mqtt_broker import PLAIN_PORT, TLS_PORT, BrokerSettings
-from labctl.config.site import Section, configured, joined, of_site
+from labctl.config.site import Section, configured, joined_sections, of_site
 from labctl.record.timebase import NS_PER_S
 from labctl.toml_reading import validated
 
@@ -66,7 +66,7 @@ def mqtt_settings(rig_text: str, rig_name: str) -> MqttSettings | None:
     Raises ConfigurationError with every mistake.
     """
     layers, source = configured(_SECTION, rig_text, rig_name)
-    values = joined(layers, _broker_of)
+    values = joined_sections(layers, _broker_of)
     return validated(MqttSettings, values, source, _SECTION) if values else None
 
 
@@ -74,7 +74,7 @@ def at_broker(host: str, port: int | None) -> MqttSettings:
     """The site's settings at a broker that a person named. Raises ValueError."""
     site = of_site(_SECTION)
     asked = {"host": host, "port": port}
-    return MqttSettings.model_validate(joined([site, asked], _broker_of))
+    return MqttSettings.model_validate(joined_sections([site, asked], _broker_of))
 
 
 def _broker_of(values: Section) -> object:

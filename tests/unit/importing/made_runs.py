@@ -15,7 +15,7 @@ from labctl.errors import ConfigurationError
 from labctl.importing.clock import ClockRules
 from labctl.importing.guess import guess
 from labctl.importing.make_run import Imported, Labels, import_run
-from labctl.importing.meter_channels import Source
+from labctl.importing.meter_channels import MeterFile
 from labctl.importing.rails import Given
 from labctl.importing.workload import read_workload
 from labctl.record.phase import Pattern
@@ -59,7 +59,7 @@ def imported(
 ) -> tuple[Imported, RunSummary]:
     """A run of these files, its columns guessed, and its summary."""
     each = [files] if isinstance(files, Path) else files
-    sources = [Source(file, guess(file, given).meter) for file in each]
+    sources = [MeterFile(file, guess(file, given).meter) for file in each]
     found = import_run(read_workload([fio]), sources, root, LABELS, rules or ClockRules())
     return found, summarise(RunRecord(found.path))
 

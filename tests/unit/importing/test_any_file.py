@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from labctl.errors import ConfigurationError, MissingPart
-from labctl.importing.guess import guess, table_of
-from labctl.importing.meter_channels import Source, open_source
+from labctl.importing.guess import guess, mapped_table
+from labctl.importing.meter_channels import MeterFile, open_source
 from labctl.importing.rails import Given
 
 HEADINGS = st.sampled_from(
@@ -83,7 +83,7 @@ def test_any_file_is_read_or_refused_by_its_name(data: bytes, tmp_path: Path) ->
     file = tmp_path / "any.csv"
     file.write_bytes(data)
     try:
-        for part in table_of(file, guess(file, Given()).meter).parts():
+        for part in mapped_table(file, guess(file, Given()).meter).parts():
             assert all(len(values) == len(part.t_ns) for values in part.columns.values())
     except MissingPart as error:  # a JLS file where nothing reads one
         assert "jls" in str(error)
@@ -125,7 +125,7 @@ def test_a_file_that_is_no_recording_is_refused_in_words(name: str, tmp_path: Pa
     file.write_bytes(data)
 
     def read() -> int:
-        opened = open_source(Source(file, guess(file, Given()).meter))
+        opened = open_source(MeterFile(file, guess(file, Given()).meter))
         return sum(len(part.t_ns) for part in opened.parts)
 
     if not words:

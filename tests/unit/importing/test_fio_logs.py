@@ -14,7 +14,7 @@ import pytest
 from labctl.fio.logs import BadLog, read_log
 from labctl.importing.clock import ClockRules
 from labctl.importing.make_run import Labels, import_run
-from labctl.importing.meter_channels import Source
+from labctl.importing.meter_channels import MeterFile
 from labctl.importing.work import Work
 from labctl.importing.workload import read_workload
 from labctl.record.reader import RunRecord
@@ -150,7 +150,7 @@ def test_they_are_kept_in_the_run_with_their_trace(ran: Ran, tmp_path: Path) -> 
     csv = tmp_path / "psu.csv"
     times = np.arange(begin_s - 5, end_s + 5, 0.1)
     csv.write_text("time,volts,amps\n" + "".join(f"{t:.3f},12,0.5\n" for t in times))
-    sources = [Source(csv, meter_of(csv))]
+    sources = [MeterFile(csv, meter_of(csv))]
     rules = ClockRules(trust=True, u_s=0.1)
     made = import_run(ran.works, sources, tmp_path / "runs", Labels("bench", "logs"), rules)
     record = RunRecord(made.path)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from labctl.errors import ConfigurationError
-from labctl.importing.guess import guess, table_of
+from labctl.importing.guess import guess, mapped_table
 from labctl.importing.headings import kind_of, rail_of, unit_of
 from labctl.importing.mapping import Mapping, mapping_text, parse_mapping
 from labctl.importing.rails import Given
@@ -157,7 +157,7 @@ def test_tables_as_other_programs_write_them(tmp_path: Path, name: str) -> None:
     meter = guess(file, Given()).meter
     ((rail, columns),) = meter.rails.items()
     assert rail == "drive" and columns.volts and columns.amps
-    (part,) = table_of(file, meter).parts()
+    (part,) = mapped_table(file, meter).parts()
     assert len(part.t_ns) == 9
     assert part.columns[columns.volts] == pytest.approx(12.0)
     assert part.columns[columns.amps] == pytest.approx(0.5 + np.arange(9) * 1e-3)
@@ -175,14 +175,14 @@ def test_no_other_thread_reads_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("labctl.importing.table.BLOCK_BYTES", 1 << 12)
     file = tmp_path / "long.csv"
     file.write_text("time,12V volts,12V amps\n" + "".join(f"{i},12.0,0.5\n" for i in range(5000)))
-    table = table_of(file, guess(file, ACCURACY).meter)
+    table = mapped_table(file, guess(file, ACCURACY).meter)
     with monkeypatch.context() as patched:
         patched.setattr(Path, "open", lambda path, mode: Watched(path, mode))
         first = next(table.parts())
         time.sleep(0.1)  # of a thread that would read ahead
     assert readers == {threading.get_ident()}
     assert 0 < len(first.t_ns) < 1000
-    assert sum(len(part.t_ns) for part in table_of(file, table.meter).parts()) == 5000
+    assert sum(len(part.t_ns) for part in mapped_table(file, table.meter).parts()) == 5000
 
 
 def test_lines_are_counted_over_blocks_with_rows_that_are_left_out(
@@ -193,12 +193,12 @@ def test_lines_are_counted_over_blocks_with_rows_that_are_left_out(
     rows = ["# a note" if i % 7 == 3 else f"{i},12.0,0.5" for i in range(1000)]
     rows[400:600] = ["# nothing else for a whole block"] * 200
     file.write_text("\n".join(["time,12V volts,12V amps", *rows, "1000,twelve,0.5"]))
-    table = table_of(file, guess(file, ACCURACY).meter)
+    table = mapped_table(file, guess(file, ACCURACY).meter)
     with pytest.raises(ConfigurationError, match="line 1002 = 'twelve'"):
         list(table.parts())
     file.write_text("\n".join(["time,12V volts,12V amps", *rows]) + "\n" + "9" * 5000)
     with pytest.raises(ConfigurationError, match="line 1002: has no end within"):
-        list(table_of(file, table.meter).parts())
+        list(mapped_table(file, table.meter).parts())
 
 
 UNIT_COLUMNS = {
@@ -227,7 +227,7 @@ def test_a_meter_that_writes_the_unit_of_each_reading(
     place = 3 if heading else 2
     meter = guess(file, Given(amps=(str(place),) if said else (), rail="12V")).meter
     kept = parse_mapping(mapping_text(Mapping(meters=[meter])), "kept").meters[0]
-    table = table_of(file, kept)
+    table = mapped_table(file, kept)
     (part,) = table.parts()
     (found,) = part.columns.values()
     expected = [one or np.nan for one in amps]

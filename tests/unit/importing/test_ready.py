@@ -16,11 +16,11 @@ import pytest
 from labctl.analysis.run.summary import summarise
 from labctl.errors import ConfigurationError
 from labctl.importing.clock import ClockRules
-from labctl.importing.guess import guess, table_of
+from labctl.importing.guess import guess, mapped_table
 from labctl.importing.headings import kind_of, known_unit, time_unit_of
 from labctl.importing.make_run import Labels, import_run
 from labctl.importing.mapping import Mapping, mapping_text, parse_mapping
-from labctl.importing.meter_channels import Source
+from labctl.importing.meter_channels import MeterFile
 from labctl.importing.rails import Given
 from labctl.importing.ready import ready_mappings
 from labctl.importing.times import SINCE_START, guess_format
@@ -58,7 +58,7 @@ def test_a_makers_recording_is_recognised_and_gives_the_watts_of_the_drive(
         meters=[found.meter]
     )
     works = read_workload([made.write_fio(tmp_path / "fio")])
-    source = Source(file, found.meter)
+    source = MeterFile(file, found.meter)
     run = import_run(works, [source], tmp_path / "runs", Labels("bench", "sweep"), ClockRules())
     for index, result in enumerate(summarise(RunRecord(run.path)).phases):
         assert result.watts is not None, result.notes
@@ -79,7 +79,7 @@ def test_readings_that_share_a_time_are_one_reading_their_mean(tmp_path: Path) -
     file = tmp_path / "fast.csv"
     rows = [f"{i // 10},12.0,{0.1 * (i % 10):.1f}" for i in range(200)]
     file.write_text("time (s),volts,amps\n" + "\n".join(rows) + "\n")
-    table = table_of(file, guess(file, Given()).meter)
+    table = mapped_table(file, guess(file, Given()).meter)
     (part,) = table.parts()
     amps = next(one for name, one in part.columns.items() if name.column == "amps")
     assert len(part.t_ns) == 20
@@ -93,19 +93,19 @@ def test_a_file_may_be_packed_with_gzip(sweep: Bench, tmp_path: Path) -> None:
     file = write_as("Quarch QIS", sweep.readings(), tmp_path / "stream.csv", OFF)
     packed = tmp_path / "stream.csv.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
-    plain, other = (table_of(one, guess(one, Given()).meter) for one in (file, packed))
+    plain, other = (mapped_table(one, guess(one, Given()).meter) for one in (file, packed))
     assert [part.t_ns.tolist() for part in plain.parts()] == [
         part.t_ns.tolist() for part in other.parts()
     ]
     packed.write_bytes(packed.read_bytes()[:-2000])
     with pytest.raises(ConfigurationError, match=r"stream\.csv\.gz: file: .*end"):
-        list(table_of(packed, plain.meter).parts())
+        list(mapped_table(packed, plain.meter).parts())
 
 
 def _imported(file: Path, made: Bench, folder: Path) -> list[bool]:
     """Of each phase, whether the truth is inside the U."""
     works = read_workload([made.write_fio(folder / "fio")])
-    sources = [Source(file, guess(file, Given(accuracy_pct=0.5)).meter)]
+    sources = [MeterFile(file, guess(file, Given(accuracy_pct=0.5)).meter)]
     run = import_run(works, sources, folder / "runs", Labels("bench", "sweep"), ClockRules())
     found = []
     for index, result in enumerate(summarise(RunRecord(run.path)).phases):
@@ -150,7 +150,7 @@ def test_a_joulescopes_own_file_gives_the_watts_of_the_drive(
     meter = guess(file, Given()).meter
     assert meter.aperture_s == pytest.approx(1e-3) and meter.stamp == "middle"
     assert meter.time_format == ("epoch_ns" if utc else "ns")
-    (part,) = table_of(file, meter).parts()
+    (part,) = mapped_table(file, meter).parts()
     if utc:
         assert part.t_ns[0] == pytest.approx((BEGAN_MS / 1000 + t[0] + 4.0005) * 1e9, abs=1000)
     before = file.read_bytes()
@@ -164,7 +164,7 @@ def test_watts_of_a_jls_file_are_the_mean_of_the_product(tmp_path: Path) -> None
     amps = np.tile([0.0, 2.0], 10_000)
     signals = {"current": ("A", amps), "voltage": ("V", 12.5 - 0.5 * amps)}
     file = write_jls(tmp_path / "sag.jls", signals, 10_000, None)
-    (part,) = table_of(file, guess(file, Given()).meter).parts()
+    (part,) = mapped_table(file, guess(file, Given()).meter).parts()
     volts, current = (next(v for c, v in part.columns.items() if c.column == name)
                       for name in ("voltage", "current"))  # fmt: skip
     assert volts * current == pytest.approx(11.5)
@@ -174,7 +174,7 @@ def test_watts_of_a_jls_file_are_the_mean_of_the_product(tmp_path: Path) -> None
         stated = kept.replace(
             '{ column = "current" }', f'{{ column = "current", unit = "{micro}" }}'
         )
-        (part,) = table_of(file, parse_mapping(stated, "kept").meters[0]).parts()
+        (part,) = mapped_table(file, parse_mapping(stated, "kept").meters[0]).parts()
         (small,) = (v for c, v in part.columns.items() if c.column == "current")
         assert small == pytest.approx(current * 1e-6)
 
@@ -262,7 +262,7 @@ def test_labctls_own_parquet_says_what_its_values_are(sweep: Bench, tmp_path: Pa
     file = tmp_path / "exported" / "psu.12V-amps.parquet"
     meter = guess(file, Given(stated=(12.0, 1.0))).meter
     assert list(meter.rails) == ["12V"] and meter.rails["12V"].amps is not None
-    (part,) = table_of(file, meter).parts()
+    (part,) = mapped_table(file, meter).parts()
     kept = RunRecord(run).readings("psu.12V-amps")
     assert part.t_ns.tolist() == kept["t"].tolist()
     assert next(iter(part.columns.values())).tolist() == kept["v"].tolist()
@@ -317,7 +317,7 @@ def test_a_reading_a_row_with_decimal_commas_and_microamps(sweep: Bench, tmp_pat
     meter = guess(file, Given()).meter
     assert (meter.delimiter, meter.decimal, meter.encoding) == (";", ",", "cp1252")
     (rail,) = meter.rails.values()
-    parts = list(table_of(file, meter).parts())
+    parts = list(mapped_table(file, meter).parts())
     seen = {column.unit: part.columns[column] for part in parts for column in part.columns}
     amps = seen["uA"][np.isfinite(seen["uA"])]
     assert rail.volts and amps == pytest.approx(found["12V amps"][: len(amps)], abs=1e-8)

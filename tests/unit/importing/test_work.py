@@ -14,7 +14,7 @@ from labctl.analysis.readings.imported import UNCONFIRMED
 from labctl.analysis.run.summary import summarise
 from labctl.importing.clock import ClockRules
 from labctl.importing.make_run import import_run
-from labctl.importing.meter_channels import Source
+from labctl.importing.meter_channels import MeterFile
 from labctl.importing.phases import Idle
 from labctl.importing.workload import read_workload
 from labctl.record.phase import Pattern
@@ -165,7 +165,7 @@ def test_idle_before_and_after_the_work_stands_beside_the_depths(
     file, fio = sweep.write_csv(tmp_path / "psu.csv", Clock(9.0)), sweep.write_fio(tmp_path / "fio")
     plain = imported(file, fio, tmp_path / "plain")[1]
     idle = Idle(2.0, 1.5)
-    works, sources = read_workload([fio]), [Source(file, meter_of(file))]
+    works, sources = read_workload([fio]), [MeterFile(file, meter_of(file))]
     found = import_run(works, sources, tmp_path / "runs", LABELS, ClockRules(), idle=idle)
     first, *between, last = summarise(RunRecord(found.path)).phases
     assert (first.phase.label, last.phase.label) == ("idle before", "idle after")
@@ -182,7 +182,7 @@ def test_idle_before_and_after_the_work_stands_beside_the_depths(
 
 def test_idle_beyond_the_recording_is_refused(sweep: Bench, tmp_path: Path) -> None:
     file, fio = sweep.write_csv(tmp_path / "psu.csv"), sweep.write_fio(tmp_path / "fio")
-    works, sources = read_workload([fio]), [Source(file, meter_of(file))]
+    works, sources = read_workload([fio]), [MeterFile(file, meter_of(file))]
 
     def call() -> Any:
         idle = Idle(before_s=20.0)

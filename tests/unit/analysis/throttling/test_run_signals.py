@@ -11,7 +11,7 @@ from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.readings.channel_series import ChannelSeries, channel_series, rail_series
 from labctl.analysis.readings.phase_spans import phase_spans
 from labctl.analysis.throttling.run_signals import run_signals
-from labctl.analysis.throttling.temperature import TemperatureSensor
+from labctl.analysis.throttling.temperature import SensorReadings
 from labctl.record.reader import RunRecord
 from tests.unit.synthetic_run import Bench, Load, Meter, build
 
@@ -42,6 +42,6 @@ def test_watts_of_a_second_need_no_fast_voltmeter(seconds: int, tmp_path: Path) 
 def test_the_nearest_reading_stands_in_where_there_is_none() -> None:
     """Read at 10 and 20 s: 11 s is next to the one before it, 19 s to the one after it."""
     seconds = 1_000_000_000
-    sensor = TemperatureSensor("drive", True, np.array([10, 20]) * seconds, np.array([40.0, 70.0]))
+    sensor = SensorReadings("drive", True, np.array([10, 20]) * seconds, np.array([40.0, 70.0]))
     for at_s, celsius in ((5, 40.0), (11, 40.0), (19, 70.0), (25, 70.0)):
         assert sensor.between(at_s * seconds, at_s * seconds + 1).tolist() == [celsius]

@@ -12,7 +12,7 @@ from labctl.analysis.run.summary import summarise
 from labctl.analysis.run.timeline import timeline
 from labctl.importing.clock import ClockRules
 from labctl.importing.make_run import Labels, import_run
-from labctl.importing.meter_channels import Source
+from labctl.importing.meter_channels import MeterFile
 from labctl.importing.workload import read_workload
 from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drawn(folder: Path, root: Path, rules: ClockRules) -> tuple[RunRecord, Chart]:
     file = folder / "meter.csv"
     works = read_workload([folder / "fio"])
-    made = import_run(works, [Source(file, meter_of(file))], root, Labels("a", "b"), rules)
+    made = import_run(works, [MeterFile(file, meter_of(file))], root, Labels("a", "b"), rules)
     record = RunRecord(made.path)
     summary = summarise(record)
     line = timeline(record, summary.begin_ns, summary.end_ns)
