@@ -102,7 +102,7 @@ def test_the_logs_of_a_phase_say_what_fio_printed_of_it(ran: Ran, at: int) -> No
         assert np.mean(iops.values) == pytest.approx(job[side]["iops"], rel=0.2)
         latency = trace(work, f"{side}.latency_mean_us")
         assert np.mean(latency.values) == pytest.approx(job[side]["lat_ns"]["mean"] / 1e3, rel=0.8)
-        assert (iops.t_ns >= work.begin_ns).all()
+        assert (iops.t_ns >= work.begin_ns - work.boundary_u_ns).all()
         assert (iops.t_ns <= work.end_ns + work.boundary_u_ns).all()
 
 
