@@ -64,7 +64,7 @@ ELSEWHERE = {
     **dict.fromkeys(
         (
             "make judge-stopping",
-            'make judge-stopping STOPPING="--phases 80 --seed 20270207 --page"',
+            'make judge-stopping STOPPING="--phases 60 --seed 20485034 --page"',
         ),
         "minutes; tests/judge_stopping/test_judge.py has a smaller draw",
     ),
