@@ -133,7 +133,9 @@ def phase(
         point=abs(read.mean - WATTS * float(course.mean[number])) / known.u,
         share=known.share,
         keeps=state.keeps,
-        event_s={one: max(now, event_s.get(one, 0.0)) for one, now in rule.event_s.items()},
+        event_s={
+            one: max(now, event_s.get(one, 0.0)) for one, now in rule.largest_events_s().items()
+        },
     )
 
 

@@ -158,7 +158,8 @@ class EnergyOfReadings:
     def _gaps(self, t: Floats, steps: Floats, widths: tuple[float, float]) -> Gaps:
         """Where readings are missing in the ``steps`` that end at ``t``; ``widths``: the shortest
         and the longest of them."""
-        if not self._dither and widths[1] <= LOST * widths[0]:
+        # of one or two steps only the nominal interval says whether they are usual
+        if not self._dither and len(steps) > 2 and widths[1] <= LOST * widths[0]:
             return NO_GAPS
         usual = usual_steps(steps, self._nominal, self._dither)
         if usual is steps:

@@ -63,6 +63,10 @@ NOT_SEEN = 3.0
 """Times that something would have come on average in a time in which it came not once, at most, in
 19 cases of 20."""
 
+OF_ITS_SIZE = 0.5
+"""Share of an earlier event's size from which one of this point counts as the same happening: how
+much one adds varies with what it falls on."""
+
 STANDS_OUT = 5.0
 """Standard deviations (by the median of the deviations) from which a batch is an event of its own.
 Of 31 normal ones that is one in 10⁵; the deviation is estimated of few."""
@@ -249,10 +253,10 @@ class Enough:
         keeps |= dict.fromkeys(self._around(now_s, checked_s, throttles))
         return State(checked_s, known, tuple(keeps))
 
-    @property
-    def event_s(self) -> Mapping[Quantity, float]:
-        """The largest event by the last check, of each quantity (:class:`Events`)."""
-        return {quantity: one.event_s for quantity, one in self._last[1].items()}
+    def largest_events_s(self) -> Mapping[Quantity, float]:
+        """The largest event of all that came so far, of each quantity (:class:`Events`)."""
+        latest_s = max(one.last_s for one in (*self._rails.values(), self._iops))
+        return {one: self._known(one, latest_s).event_s for one in self._target.quantities}
 
     def _around(self, now_s: float, checked_s: float, throttles: bool) -> Iterator[Keeps]:
         """What keeps the phase going beside its numbers."""
@@ -327,7 +331,8 @@ def known(
     scatter = math.hypot(slow.u_of_mean(n * width_s), slow.u_of_line * OF_A_LINE * ahead)
     white = slow.u * math.hypot(1, OF_A_LINE * ahead)
     drift = slow.end * ahead
-    missed = 0.0 if seen.count else NOT_SEEN * event_s / (n * width_s) * abs(mean)
+    came = seen.largest_s >= event_s * OF_ITS_SIZE  # then it is in the scatter already
+    missed = 0.0 if came else NOT_SEEN * event_s / (n * width_s) * abs(mean)
     u = expanded_u(
         [
             limit_component("meters", limit, ""),

@@ -73,7 +73,7 @@ class LivePoints:
             return
         for drive, enough in self._enough.items():
             largest = self._events_s.setdefault((drive, phase.writes), {})
-            for quantity, event_s in enough.event_s.items():
+            for quantity, event_s in enough.largest_events_s().items():
                 largest[quantity] = max(largest.get(quantity, 0.0), event_s)
         self._enough = {}
 

@@ -118,6 +118,14 @@ def test_a_window_over_a_gap_is_none() -> None:
     assert found.blocked_s[400e6] == pytest.approx(1.1, abs=0.02)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 200])
+def test_a_gap_is_one_however_few_readings_come_at_a_time(size: int) -> None:
+    """A slow rail beside a fast one has a reading or two in each part."""
+    t = [number * 250 * MS for number in range(240) if not 120 <= number < 160]
+    searched = in_parts(t, [6.0] * 200, [10_000 * MS], 250 * MS, 60_000 * MS, size)
+    assert searched.blocked_s[1e10] == pytest.approx(20.0, abs=0.3)
+
+
 def test_a_reading_that_is_lost_in_a_long_window_is_bridged_and_counted() -> None:
     t = [number * 10 * MS for number in range(1000) if number != 500]
     found = in_parts(t, [7.0] * 999, [100 * MS, 5000 * MS], 10 * MS, 10_000 * MS, 100)

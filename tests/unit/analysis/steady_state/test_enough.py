@@ -189,7 +189,7 @@ def bursts(*at_s: float) -> Course:
 def shown(phase: Enough, seconds: float) -> Mapping[Quantity, float]:
     """The largest event of a phase, at a check."""
     phase.state(seconds)
-    return phase.event_s
+    return phase.largest_events_s()
 
 
 def test_an_event_is_as_large_as_what_it_adds() -> None:
@@ -227,11 +227,24 @@ def test_what_an_earlier_point_showed_may_come_at_this_one() -> None:
 
 
 def test_what_came_often_enough_at_this_point_is_in_its_mean() -> None:
-    target = Target({Quantity.WATTS: 0.02})
-    expected = Expected(600.0, event_s={Quantity.WATTS: 2.0})
+    target = Target({Quantity.WATTS: 0.004})
     often = bursts(*range(8, 180, 15))
+    expected = Expected(600.0, event_s={Quantity.WATTS: 0.3})
     assert fed(often, 180.0, target=target, expected=expected).state(180.0).enough
     assert not fed(level, 180.0, target=target, expected=expected).state(180.0).enough
+
+
+def test_small_events_say_nothing_of_a_larger_one_that_an_earlier_point_showed() -> None:
+    target = Target({Quantity.WATTS: 0.02})
+    expected = Expected(600.0, event_s={Quantity.WATTS: 2.0})
+    often = fed(bursts(*range(8, 180, 15)), 180.0, target=target, expected=expected)
+    assert Keeps.MAY_COME in often.state(180.0).keeps
+
+
+def test_an_event_behind_the_last_check_is_known_to_later_points() -> None:
+    phase = fed(bursts(171.9), 178.5)
+    assert phase.state(178.5).checked_s < 171.9
+    assert phase.largest_events_s()[Quantity.WATTS] == pytest.approx(0.25, rel=0.2)
 
 
 def test_slow_noise_keeps_it_going_where_it_matters() -> None:
