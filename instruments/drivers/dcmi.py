@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from instruments.driver_kit.base_settings import (
     AccuracySettings,
@@ -75,6 +75,14 @@ class DcmiSettings(AccuracySettings, PolledSettings):
     time_u_s: Positive | None = None
     """How old a reading may be when it is given; default one interval."""
 
+    @field_validator("password_file")
+    @classmethod
+    def _has_a_home(cls, value: str | None) -> str | None:
+        try:
+            return None if value is None else str(Path(value).expanduser())
+        except RuntimeError as error:
+            raise ValueError(f"has no such home: {error}; give the whole path") from error
+
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
         if bool(self.user) != bool(self.password_file):
@@ -89,7 +97,7 @@ class DcmiSettings(AccuracySettings, PolledSettings):
         if not self.host or self.password_file is None:
             return ["ipmitool", "-I", "open", *asked]
         command = ["ipmitool", "-I", "lanplus", "-H", self.host, "-p", str(self.port)]
-        command += ["-U", self.user, "-f", str(Path(self.password_file).expanduser())]
+        command += ["-U", self.user, "-f", self.password_file]
         command += ["-L", self.privilege.value.upper()]
         if self.cipher_suite is not None:
             command += ["-C", str(self.cipher_suite)]
@@ -134,7 +142,7 @@ class Dcmi:
         self.close()
         if self._settings.password_file is not None:
             try:
-                Path(self._settings.password_file).expanduser().read_bytes()
+                Path(self._settings.password_file).read_bytes()
             except OSError as error:
                 raise SettingRefused(
                     f"{self._name}: password_file cannot be read: {error}"

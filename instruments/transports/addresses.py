@@ -45,7 +45,8 @@ def canonical_address(address: str) -> str:
     path = address
     with contextlib.suppress(InstrumentError):  # not plugged in now
         port = port_path("", address)
-        path = os.path.realpath(port)
+        if Path(port).is_absolute() or Path(port).exists():  # else no path: sigrok's hid/ch9325
+            path = os.path.realpath(port)
         if path.startswith(PSEUDO_TERMINALS):
             path = str(Path(port).absolute())
     return path

@@ -15,6 +15,7 @@ from instruments.transports.serial_ports import IN_USE, port_error_text, port_pa
 
 _DISCARD_TIMEOUT_S = 1.0
 _FREE_WITHIN_S = 0.5
+_ASK_AGAIN_S = 0.02
 
 
 class SerialLine:
@@ -119,7 +120,7 @@ def _open_when_free(port: Any) -> None:
         except OSError as error:
             if error.errno not in IN_USE or time.monotonic() > deadline:
                 raise
-            time.sleep(_FREE_WITHIN_S / 20)
+            time.sleep(_ASK_AGAIN_S)
         else:
             return
 

@@ -224,11 +224,16 @@ def _both(found: FoundInstrument, name: str, rail: NewRail, most_amps: float) ->
         amps = wt300.MODELS[found.model].amps
         settings |= {
             "coupling": "dc",
-            "voltage_range": min(v for v in wt300.VOLTS if v >= rail.nominal_volts * _ROOM),
-            "current_range": min(a for a in amps if a >= most_amps),
+            "voltage_range": _smallest(wt300.VOLTS, rail.nominal_volts * _ROOM),
+            "current_range": _smallest(amps, most_amps),
             "quantities": ["voltage", "current"],
         }
     return _section(found, name, f"volts and current of {rail.name}", settings)
+
+
+def _smallest(ranges: Sequence[float], most: float) -> float:
+    """The smallest range that has room for ``most``; the largest where none has."""
+    return min((one for one in ranges if one >= most), default=max(ranges))
 
 
 def _address(found: FoundInstrument) -> dict[str, Any]:
@@ -248,9 +253,8 @@ def _meter(
     fields = drivers.settings_model(found.driver).model_fields
     wanted: dict[str, Any] = _address(found)
     ranges = _ranges(found, function)
-    fitting = [one for one in ranges if one >= most]
     wanted |= dict.fromkeys(("function", "quantity"), function)
-    wanted["range"] = min(fitting, default=max(ranges, default=most))
+    wanted["range"] = _smallest(ranges, most) if ranges else most
     if "nplc" in fields:
         wanted["nplc"] = 1
     if mains_hz != MAINS_HZ[0]:

@@ -333,8 +333,8 @@ class Acquisition:
             owner.record_to(recorder)
 
     def stop(self, timeout_s: float = STOP_WITHIN_S) -> list[str]:
-        """Close every instrument; the names of those that did not let go in time, or whose
-        driver failed to close."""
+        """Close every instrument; the names of those that were open once, and did not let go in
+        time or whose driver failed to close."""
         for owner in self.owners.values():
             owner.ask_to_stop()
         deadline = time.monotonic() + timeout_s
@@ -342,5 +342,7 @@ class Acquisition:
             if owner.is_alive():
                 owner.join(max(deadline - time.monotonic(), 0.0))
         return [
-            name for name, owner in self.owners.items() if owner.is_alive() or owner.close_failed
+            name
+            for name, owner in self.owners.items()
+            if owner.identity is not None and (owner.is_alive() or owner.close_failed)
         ]

@@ -151,12 +151,7 @@ class _Meters:
             allowed = "nothing known answered: is it on, and does it send (docs/drivers.md)?"
             raise ConfigurationError([Mistake("meter", "address", address, allowed)])
         if found.address.startswith("/"):
-            stays = stable_path(found.address)
-            settings = {  # such as sigrok's conn
-                key: stays if value == found.address else value
-                for key, value in found.settings.items()
-            }
-            found = replace(found, address=stays, settings=settings)
+            found = replace(found, address=stable_path(found.address))
         if rule := udev_rule(address):
             self.rules.append(rule)
         return found
@@ -382,6 +377,8 @@ def _pick(question: str, found: Sequence[FoundInstrument]) -> FoundInstrument:
 def _rail_names(answer: str) -> list[str]:
     """The names of an answer. Raises BadParameter, at which a prompt asks again."""
     names = answer.split()
+    if not names:
+        raise typer.BadParameter("a rig needs one rail at least")
     try:
         for name in names:
             _check_name("rail", name)

@@ -14,7 +14,7 @@ from labctl.cli.terminal.runs_place import place_of_jobs
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.timebase import DAY_S
 from labctl.service.data_dir import find_home
-from labctl.service.queue.new_jobs import parse_after
+from labctl.service.queue.new_jobs import CLOCK, parse_after
 from labctl.service.queue.store import Queue
 from labctl.service.status import morning as mornings
 
@@ -50,7 +50,7 @@ def _since(text: str) -> float:
         moment = parse_after(text, now)
     except ConfigurationError:
         raise ConfigurationError([Mistake("command line", "--since", text, SINCE)]) from None
-    if moment > now.timestamp():
+    if moment > now.timestamp() and CLOCK.fullmatch(text.strip()):
         moment -= DAY_S
     if moment > now.timestamp() or text.strip().startswith("+"):
         raise ConfigurationError([Mistake("command line", "--since", text, SINCE)])

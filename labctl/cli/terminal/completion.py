@@ -42,16 +42,16 @@ def print_completion(
 ) -> None:
     """Print what completes words of labctl in your shell.
 
-    The first line of it says where it goes.
+    Its second line says where it goes.
     """
     typers = importlib.import_module("typer.completion")
     if shell not in SHELLS:
         raise typer.BadParameter(f"{shell!r} must be one of {', '.join(SHELLS)}")
-    print(f"# {_HOW[shell]}")
     script = typers.get_completion_script(
         prog_name="labctl", complete_var=COMPLETE_VARIABLE, shell=shell
     )
-    print(script)
+    first, _, rest = script.strip().partition("\n")
+    print(f"{first}\n# {_HOW[shell]}\n{rest}")  # zsh takes a file by its first line alone
 
 
 def _rigs() -> Iterable[str]:

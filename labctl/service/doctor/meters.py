@@ -70,11 +70,7 @@ def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
         for check in _meter(rig, name, owner, *states[name], listening)
     ]
     checks += _calibration(rig, group.identities())
-    checks += [
-        trouble(name, "it did not let go: its panel may be locked")
-        for name in stuck
-        if states[name][0] is State.READING  # who never opened it has locked nothing
-    ]
+    checks += [trouble(name, "it did not let go: its panel may be locked") for name in stuck]
     checks += [*check_rails(rig, listening.readings), *_blind_spots(rig)]
     checks += _temperatures(rig, listening.readings)
     checks += _host_power(rig, listening.readings)

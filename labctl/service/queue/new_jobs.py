@@ -30,7 +30,7 @@ MOST_REPEATS = 1_000
 MOST_MATRIX_CHARACTERS = 1 << 18
 
 _SPAN = re.compile(r"\+?(?:(\d{1,4})h)?(?:(\d{1,5})m)?")
-_CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
+CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
 AFTER_ALLOWED = "must be a time (22:00), a date and time (2026-11-21 22:00) or a span (+2h30m)"
 
 
@@ -55,7 +55,7 @@ def parse_after(text: str, now: datetime) -> float:
     A time of day is the next one that comes. Raises ConfigurationError.
     """
     text = text.strip()
-    span, clock = _SPAN.fullmatch(text), _CLOCK.fullmatch(text)
+    span, clock = _SPAN.fullmatch(text), CLOCK.fullmatch(text)
     try:
         if span and (span[1] or span[2]):
             hours, minutes = int(span[1] or 0), int(span[2] or 0)

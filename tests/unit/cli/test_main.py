@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,9 @@ def test_a_wrong_call_is_one_and_names_what_was_wrong(
 def test_check_takes_names_as_every_command_does(words: tuple[str, ...], said: str) -> None:
     done = labctl("check", *words, env={**os.environ, "LABCTL_RIGS": str(EXAMPLES)})
     assert done.returncode == 0 and said in done.stdout, done.stderr
+
+
+def test_a_date_that_is_to_come_is_no_beginning() -> None:
+    to_come = f"{datetime.now() + timedelta(hours=20):%Y-%m-%d %H:%M}"
+    done = labctl("morning", "--since", to_come)
+    assert done.returncode == 2 and "that have passed" in done.stderr

@@ -4,6 +4,9 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from labctl.record import file_lock
 from labctl.record.file_lock import is_locked, lock_file, unlock_file
 
 
@@ -34,7 +37,10 @@ def test_a_child_that_has_the_open_file_keeps_no_lock_that_was_let_go(tmp_path: 
     os.close(other)
 
 
-def test_a_lock_is_waited_for_where_a_child_has_it_for_a_moment(tmp_path: Path) -> None:
+def test_a_lock_is_waited_for_where_a_child_has_it_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_lock, "LOCK_WITHIN_S", 60.0)
     one, other = opened(tmp_path / "file"), opened(tmp_path / "file")
     assert lock_file(one)
     child = subprocess.Popen(["sleep", "0.1"], pass_fds=[one])

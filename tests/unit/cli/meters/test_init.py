@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes a rig of rails and of what is found at their addresses: its text."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LABCTL_HOME", str(tmp_path / "home"))
+    # a meter's lock is the whole machine's, and another's tests may have it
+    monkeypatch.setattr("labctl.cli.meters.init.holding_meter", lambda *_: nullcontext())
 
     def make(found: dict[str, FoundInstrument], *rails: str) -> str:
         monkeypatch.setattr(identify, "identify_address", found.__getitem__)
@@ -102,3 +105,10 @@ def test_a_person_is_shown_what_is_on_no_port(
         at,
         module.address,
     ]
+
+
+def test_more_volts_than_any_range_has_take_the_largest(made: Any) -> None:
+    at = "TCPIP0::wt::INSTR"
+    found = {at: FoundInstrument(at, "WT", "wt300", "WT310E")}
+    text = made(found, f"12V,amps={at},volts={at},nominal=3300")
+    assert "voltage_range = 600" in text

@@ -124,3 +124,8 @@ def test_a_section_of_the_help_is_a_screen(words: tuple[str, ...]) -> None:
 def test_a_section_that_is_none_leads_to_one() -> None:
     done = labctl("help", "meter")
     assert done.returncode == 2 and "is 'meters' meant?" in done.stderr
+
+
+def test_zsh_finds_its_completion_by_the_first_line() -> None:
+    """``compinit`` reads no other line of a file (zshcompsys(1))."""
+    assert labctl("completion", "zsh").stdout.splitlines()[0] == "#compdef labctl"

@@ -59,6 +59,7 @@ def test_watts_are_those_of_the_moment_and_none_where_they_are_not_measured(
         ({"host": "-oProxy", "user": "a", "password_file": "p"}, "host"),
         ({"host": "bmc", "user": "-f", "password_file": "p"}, "user"),
         ({"host": "bmc", "user": "a", "password_file": "p", "privilege": "root"}, "privilege"),
+        ({"host": "bmc", "user": "a", "password_file": "~nobody-of-this-name/p"}, "no such home"),
     ],
 )
 def test_settings_that_contradict_or_would_be_options_are_refused(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from instruments.transports.addresses import canonical_address, checked_resource
@@ -67,3 +69,14 @@ def test_one_meter_has_one_name(spellings: tuple[str, ...]) -> None:
 )
 def test_two_meters_have_two_names(one: str, other: str) -> None:
     assert canonical_address(one) != canonical_address(other)
+
+
+@pytest.mark.parametrize("address", ["hid/ch9325", "u/js220/1", "1a86.e008", "i2c-1-0x40"])
+def test_a_meter_that_is_on_no_path_has_one_name_from_every_folder(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon works in /, a person at home: they lock the same meter."""
+    monkeypatch.chdir("/")
+    before = canonical_address(address)
+    monkeypatch.chdir(tmp_path)
+    assert canonical_address(address) == before

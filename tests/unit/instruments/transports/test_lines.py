@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from instruments.errors import ConnectionLost, NoAnswer
+from instruments.transports import serial_line
 from instruments.transports.lines import SerialFormat
 from instruments.transports.serial_line import SerialLine
 from instruments.transports.visa_line import VisaLine, _open_error_text
@@ -90,9 +91,12 @@ def test_a_port_that_another_program_reads(port: Port) -> None:
     other.close()
 
 
-def test_a_port_that_a_child_still_has_is_opened_again(port: Port) -> None:
+def test_a_port_that_a_child_still_has_is_opened_again(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another thread starts a child while the port is closed and opened again: until its exec the
     child has the open port and its lock."""
+    monkeypatch.setattr(serial_line, "_FREE_WITHIN_S", 60.0)
     line = SerialLine("it", os.ttyname(port.slave), SerialFormat(9600))
     line.open()
     child = subprocess.Popen(["sleep", "0.2"], pass_fds=[line._serial.fileno()])
