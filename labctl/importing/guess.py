@@ -220,9 +220,9 @@ def _times(file: Path, found: Sniffed, given: Given, known: Recognised | None) -
 
 
 def _stamps(found: Sniffed, time: Sequence[str | int]) -> list[str]:
-    """The times of the first rows."""
+    """The times of the first rows; none where a column is not there."""
     columns = [column_text(found, one) for one in time]
-    return [" ".join(row) for row in zip(*columns, strict=True)]
+    return [" ".join(row) for row in zip(*columns, strict=True)] if all(columns) else []
 
 
 def _unit_by_steps(found: Sniffed, place: int, interval_s: float) -> str:
@@ -247,7 +247,7 @@ def _steps(texts: Sequence[str], form: str, decimal: str) -> list[float]:
     """By how much times rise, s."""
     import pyarrow as pa
 
-    t_ns, good = TimeReader(form, decimal, "").read(pa.array(texts))
+    t_ns, good = TimeReader(form, decimal, "").read(pa.array(texts, pa.string()))
     rises = itertools.pairwise(t_ns[good].tolist())
     return [(b - a) / NS_PER_S for a, b in rises if b > a]
 
@@ -282,11 +282,10 @@ def _rises(found: Sniffed, place: int) -> bool:
 
 
 def _time_format(file: Path, found: Sniffed, time: Sequence[str | int]) -> str:
-    parts = [column_text(found, one) for one in time]
-    if not all(parts):
+    samples = _stamps(found, time)
+    if not samples:
         known = ", ".join(map(repr, found.headings)) or "the file has no headings"
         raise not_there(file, "--time", list(time), f"there is no such column: {known}")
-    samples = [" ".join(row) for row in zip(*parts, strict=True)]
     heading = time[0] if isinstance(time[0], str) else heading_of(found, time[0] - 1)
     formats = guess_format(samples, found.decimal, time_unit_of(heading) or "s")
     if len(formats) == 1:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.importing.guess import guess
+from labctl.importing.guess import guess, mapped_table
 from labctl.importing.rails import Given
 from labctl.importing.workload import read_workload
 from tests.unit.importing.exported import Bench, Dialect, iso
@@ -86,3 +86,22 @@ def test_a_folder_in_the_place_of_a_recording_is_called_one(sweep: Bench, tmp_pa
     sweep.write_fio(tmp_path / "fio")
     text = said(tmp_path, "import", "fio", "--fio", "fio", code=2)
     assert "fio: file: is a folder: name the files of meters" in text
+
+
+@pytest.mark.parametrize(
+    ("time", "words"),
+    [
+        (("Date", "Tiem"), "column = 'Tiem': there is no such heading: 'Date', 'Time'"),
+        (("1", "9"), "column = 9: is not there: a line has 4 fields"),
+        (("Tiem",), "column = 'Tiem': there is no such heading"),
+    ],
+)
+def test_a_time_that_no_column_has_is_named(
+    tmp_path: Path, time: tuple[str, ...], words: str
+) -> None:
+    file = tmp_path / "psu.csv"
+    rows = [f"2025-01-01,10:00:0{i},12.0,0.5" for i in range(9)]
+    file.write_text("\n".join(["Date,Time,Volts,Amps", *rows]) + "\n")
+    given = Given(time=time, time_format="iso")
+    text = mistake(lambda: list(mapped_table(file, guess(file, given).meter).parts()))
+    assert words in text
