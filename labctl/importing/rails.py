@@ -137,34 +137,35 @@ def _of_rail(file: Path, found: Sniffed, kind: str, text: str) -> tuple[str, str
 
 
 def _with_unit_column(column: str | int, found: Sniffed, kind: str) -> Column:
-    """A column, with the next one behind it that has units of its kind in most rows, if its heading
-    says none."""
+    """A column, with the next one behind it that has units, some of its kind, if its heading says
+    none."""
     names = [one.casefold() for one in found.headings]
     place = column - 1 if isinstance(column, int) else None
     if isinstance(column, str) and column.casefold() in names:
         place = names.index(column.casefold())
     if place is None or unit_of(heading_of(found, place)):
         return Column(column=column)
-    behind = (i for i in range(place + 1, found.width) if _kind_of_cells(found, i) == kind)
+    behind = (i for i in range(place + 1, found.width) if kind in _kinds_of_cells(found, i))
     at = next(behind, None)
     return Column(column=column, unit_column=None if at is None else name_of(found, at))
 
 
-def _kind_of_cells(found: Sniffed, place: int) -> str:
-    """What most cells of a column are units of, if all of them are units; else empty."""
+def _kinds_of_cells(found: Sniffed, place: int) -> list[str]:
+    """Of what the cells of a column are units, the most frequent first, if all of them are
+    units; else empty."""
     units = [known_unit(row[place]) for row in found.rows]
-    if not units or not all(units):
-        return ""
+    if not all(units):
+        return []
     kinds = [UNITS[one][0] for one in units]
-    return max(dict.fromkeys(kinds), key=kinds.count)
+    return sorted(dict.fromkeys(kinds), key=kinds.count, reverse=True)
 
 
 def _value_and_unit(found: Sniffed, time: Sequence[str | int]) -> dict[str, Column] | None:
     """Of a file that has units in one column: the number that stands before it."""
-    units = {i: kind for i in range(found.width) if (kind := _kind_of_cells(found, i))}
+    units = {i: kinds for i in range(found.width) if (kinds := _kinds_of_cells(found, i))}
     if len(units) != 1:
         return None
-    ((at, kind),) = units.items()
+    ((at, (kind, *_)),) = units.items()
     for place in range(at - 1, -1, -1):
         cells = [_plain(row[place], found) for row in found.rows]
         if name_of(found, place) in time or not any(map(NUMBER.fullmatch, cells)):

@@ -115,11 +115,16 @@ class Table:
     def factors(self) -> dict[Column, float]:
         """The columns of its rails, and what makes volts, amps or watts of their numbers.
 
-        Raises ConfigurationError where a unit is of something else.
+        Raises ConfigurationError where a unit is of something else, or a column of two kinds.
         """
         found = {}
+        taken: dict[tuple[int, str], str] = {}
         for name, rail in self.meter.rails.items():
             for kind, column in rail.columns():
+                before = taken.setdefault((self.place(column.column), column.channel), kind)
+                if before != kind:
+                    place, allowed = f"rails.{name}.{kind}", f"is {before} already"
+                    raise not_there(self.file, place, column.column, allowed)
                 self._kinds[column] = kind
                 unit = self.unit(column)
                 of, size = UNITS[unit] if unit else (kind, 1.0)

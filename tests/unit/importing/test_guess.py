@@ -233,3 +233,30 @@ def test_a_meter_that_writes_the_unit_of_each_reading(
     expected = [one or np.nan for one in amps]
     assert found.tolist() == pytest.approx(expected, abs=1e-7, nan_ok=True)
     assert "no reading there; 1 in all" in " ".join(table.seen.lines("dmm.csv"))
+
+
+ALTERNATING = "t (s),Value,Unit\n" + "".join(
+    f"{i},12.0{i},V\n{i}.5,480,mA\n{i}.7,481,mA\n" for i in range(6)
+)
+"""A meter that is switched to and fro: its column has volts and amps by turns."""
+
+
+@pytest.mark.parametrize("amps", ["Value", "2"])
+def test_one_column_is_not_both_volts_and_amps(tmp_path: Path, amps: str) -> None:
+    """By heading or by number, on the command line or in a mapping that was kept."""
+    file = tmp_path / "dmm.csv"
+    file.write_text(ALTERNATING)
+    meter = guess(file, Given(volts=("Value",), amps=(amps,))).meter
+    kept = parse_mapping(mapping_text(Mapping(meters=[meter])), "kept").meters[0]
+    with pytest.raises(ConfigurationError, match=r"rails.drive.amps = .*: is volts already"):
+        list(mapped_table(file, kept).parts())
+
+
+def test_some_units_of_the_kind_make_a_column_of_units(tmp_path: Path) -> None:
+    """Of volts, though most readings are of amps."""
+    file = tmp_path / "dmm.csv"
+    file.write_text(ALTERNATING)
+    meter = guess(file, Given(volts=("Value",))).meter
+    (part,) = mapped_table(file, meter).parts()
+    (found,) = part.columns.values()
+    assert found[0] == 12.0 and np.isnan(found[1:3]).all()
