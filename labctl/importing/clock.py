@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -117,11 +117,20 @@ class Recording:
         return is_absolute(self.meter.time_format)
 
 
+def is_given(recording: Recording, rules: ClockRules) -> bool:
+    """Whether a person says what a file's clock is."""
+    return rules.trust or rules.offset_s is not None or recording.meter.offset_s is not None
+
+
 def clock_of(
-    recording: Recording, works: Sequence[Work], rules: ClockRules, origin_ns: int
+    recording: Recording, works: Sequence[Work], rules: ClockRules, origin_ns: int, *, tied: bool
 ) -> tuple[FileClock, tuple[Work, ...]]:
     """The clock of a file that has watts or amps, as of ``origin_ns`` of fio's; and the phases, at
-    the times that its steps tell where fio did not print them. Raises ConfigurationError."""
+    the times that its steps tell where fio did not print them. Raises ConfigurationError.
+
+    ``tied``: another file's clock is given. Steps tell when phases were by their own file's clock
+    alone: the phases then stay where fio says.
+    """
     meter = recording.meter
     start_s = (recording.first_ns - origin_ns) / NS_PER_S if recording.absolute else 0.0
     t = recording.t + start_s
@@ -130,7 +139,7 @@ def clock_of(
     ]
     offset = rules.offset_s if rules.offset_s is not None else meter.offset_s
     u_s = rules.u_s if rules.u_s is not None else meter.offset_u_s
-    if rules.trust or offset is not None:
+    if is_given(recording, rules):
         if offset is None:
             offset = 0.0
         if not recording.absolute and rules.trust:
@@ -173,7 +182,14 @@ def clock_of(
         confirmed=found.confirmed,
         searched=tuple((round(at, 4), round(left, 5)) for at, left in found.searched),
     )
-    return clock, seen_at(works, found.shifts) if found.shifts else tuple(works)
+    if not found.shifts:
+        return clock, tuple(works)
+    if tied:  # what the steps say beyond fio's doubt of a phase, is doubt of this clock
+        beyond = (
+            abs(late) + u - own for (late, u), own in zip(found.shifts, doubts, strict=True)
+        )
+        return replace(clock, u_s=clock.u_s + max(0.0, *beyond)), tuple(works)
+    return clock, seen_at(works, found.shifts)
 
 
 def shared_clock(recording: Recording, others: Sequence[tuple[Recording, FileClock]]) -> FileClock:

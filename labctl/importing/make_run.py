@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from labctl.errors import ConfigurationError, JournalError, Mistake
-from labctl.importing.clock import ClockRules, FileClock, Recording, clock_of, shared_clock
+from labctl.importing.clock import ClockRules, FileClock, Recording, clock_of, is_given, shared_clock
 from labctl.importing.mapping import Mapping, mapping_text
 from labctl.importing.meter_channels import MeterFile, Opened, open_source, rails_of, with_names
 from labctl.importing.meter_readings import Progress, clock_samples, write_readings
@@ -216,13 +216,14 @@ def _clocks(
     recordings: Sequence[Recording], works: Sequence[Work], rules: ClockRules
 ) -> tuple[list[FileClock], tuple[Work, ...]]:
     """The clock of each file, in their order; and the phases, at the times that are told by the
-    steps of the file that has most readings a second."""
+    steps of the file that has most readings a second, if nobody says what a file's clock is."""
+    tied = any(is_given(one, rules) for one in recordings)
     found: dict[str, FileClock] = {}
     origin_ns, works = works[0].begin_ns, tuple(works)
     for recording in sorted(recordings, key=lambda one: one.interval_s):
-        given = rules.trust or rules.offset_s is not None or recording.meter.offset_s is not None
-        if len(recording.watts) or given:
-            found[recording.instrument], works = clock_of(recording, works, rules, origin_ns)
+        if len(recording.watts) or is_given(recording, rules):
+            clock, works = clock_of(recording, works, rules, origin_ns, tied=tied)
+            found[recording.instrument] = clock
     known = [(one, found[one.instrument]) for one in recordings if one.instrument in found]
     for recording in recordings:
         if recording.instrument not in found:

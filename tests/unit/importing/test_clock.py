@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from labctl.analysis.readings.imported import UNCONFIRMED
+from labctl.analysis.run.summary import summarise
 from labctl.importing.clock import ClockRules
+from labctl.importing.guess import guess
+from labctl.importing.make_run import import_run
+from labctl.importing.meter_channels import MeterFile
+from labctl.importing.workload import read_workload
 from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
 from labctl.report.pages.report import report_page
 from tests.unit.importing.exported import (
+    BEGAN_MS,
     Bench,
     Clock,
     Dialect,
@@ -19,7 +26,9 @@ from tests.unit.importing.exported import (
     iso,
 )
 from tests.unit.importing.made_runs import (
+    ACCURACY,
     HEADING,
+    LABELS,
     imported,
     inside,
     mistake,
@@ -143,3 +152,28 @@ def test_a_recording_that_is_too_short_is_named_as_that(
     file = sweep.write_csv(tmp_path / "short.csv", dialect=dialect, rows=lambda r: r[60:100])
     text = mistake(lambda: imported(file, sweep.write_fio(tmp_path / "fio"), tmp_path / "runs"))
     assert "short.csv: clock: it lasts 2 s, and fio's phases 9 s" in text
+
+
+def test_phases_stay_where_fio_says_beside_a_meter_whose_clock_is_given(tmp_path: Path) -> None:
+    """fio printed the end of all of them late: the other meter's steps cannot tell, and its
+    offset takes it up; that of the first one does not."""
+    made = bench(tuple(Work(Pattern.RANDREAD, 3.0, 4096, depth) for depth in (1, 4, 16, 32)))
+    fio = tmp_path / "fio.json"
+    fio.write_text(json.dumps(made.document(range(4), start=False, late_ms=240)))
+    sources = []
+    for rail in ("12V", "3V3"):
+        heading = f"Time (s),{rail} voltage (V),{rail} current (A)"
+        file = made.write_csv(
+            tmp_path / f"meter{rail}.csv", dialect=Dialect(header=heading, rails=(rail,))
+        )
+        sources.append(MeterFile(file, guess(file, ACCURACY).meter))
+    told = sources[0].meter.model_copy(update={"offset_s": 0.0, "offset_u_s": 0.01})
+    sources[0] = MeterFile(sources[0].file, told)
+    found = import_run(read_workload([fio]), sources, tmp_path / "runs", LABELS, ClockRules())
+    assert [one.how for one in found.clocks] == ["given", "data"]
+    for work, at in zip(found.works, made.io, strict=True):
+        late_s = (work.begin_ns - BEGAN_MS * 10**6) * 1e-9 - made.driven.begins_s[at]
+        for clock in found.clocks:
+            doubt_s = work.boundary_u_ns * 1e-9 + clock.u_s + 0.5 / made.rate_hz
+            assert abs(late_s - clock.offset_s) <= doubt_s, clock.text()
+    assert all(inside(made, summarise(RunRecord(found.path))))
