@@ -86,8 +86,8 @@ def fit_shifts(
         return None
     shifts = _filled(np.where(sure, shifts, np.nan), sure)
     stated = doubts <= interval / 2  # better than any step could say it
-    # the offset is as sure as the surest time that it rests on
-    unseen = doubts + float((doubts + u)[sure].min())
+    # the offset is as sure as the surest time that it rests on; the doubt is of no shift
+    unseen = doubts + float((doubts + u)[sure].min()) + np.abs(shifts)
     return PhaseShifts(
         np.where(stated, 0.0, shifts),
         np.where(stated, doubts, np.where(sure, u, unseen)),

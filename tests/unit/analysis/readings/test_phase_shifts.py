@@ -71,3 +71,20 @@ def test_phases_that_are_shorter_than_is_stated_are_not_moved() -> None:
     t = np.arange(0.0, 60.0, 0.05)
     watts = _watts(t, [(12.0 + 4.7 * k, 16.6 + 4.7 * k) for k in range(6)], 0.05, 1)
     assert fit_shifts(t, watts, _stated(6), DOUBTS, 0.0, 0.05) is None
+
+
+def test_a_phase_that_was_not_seen_may_be_as_far_off_as_it_was_moved() -> None:
+    """It drew what the drive draws at rest, and is moved as those beside it, whose times are less
+    sure than its own."""
+    stated = [(10.0 + 10.0 * k, 15.0 + 10.0 * k) for k in range(6)]
+    doubts = np.array([0.05, 0.6, 0.1, 0.6, 0.05, 0.05])
+    late = np.array([0.0, 0.5, 0.0, 0.5, 0.0, 0.0])
+    seen = [(a + own, b + own) for (a, b), own in zip(stated, late, strict=True)]
+    del seen[2]
+    t = np.arange(0.0, 75.0, 0.02)
+    for seed in range(5):
+        found = fit_shifts(t, _watts(t, seen, 0.02, seed), stated, doubts, 0.0, 0.02)
+        assert found is not None
+        left = np.abs(late - found.shifts + found.offset)
+        assert (left <= found.u + 0.01).all(), (left, found.u)
+        assert found.u[[0, 1, 3, 4, 5]].max() < 0.06
