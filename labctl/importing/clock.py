@@ -116,6 +116,11 @@ class Recording:
         """Whether its times are moments."""
         return is_absolute(self.meter.time_format)
 
+    @property
+    def open_zone(self) -> bool:
+        """Whether nobody knows in which zone its times are."""
+        return open_zone(self.meter.time_format, self.meter.zone)
+
 
 def is_given(recording: Recording, rules: ClockRules) -> bool:
     """Whether a person says what a file's clock is."""
@@ -196,8 +201,7 @@ def shared_clock(recording: Recording, others: Sequence[tuple[Recording, FileClo
     """Of a file of volts alone: its own offset, or that of another file of the same clock. Raises
     ConfigurationError."""
     for other, clock in others:
-        same = other.absolute and recording.absolute and other.meter.zone == recording.meter.zone
-        if same:
+        if other.absolute and recording.absolute and other.open_zone == recording.open_zone:
             shift_s = (recording.first_ns - other.first_ns) / NS_PER_S
             return FileClock(
                 instrument=recording.instrument,
@@ -210,7 +214,7 @@ def shared_clock(recording: Recording, others: Sequence[tuple[Recording, FileClo
     raise not_there(
         recording.file, "clock", None,
         "it has volts alone, which show no steps, and no other file has its clock: give its offset "
-        "(--offset, or offset_s in the mapping)",
+        "(--offset, or offset_s in the mapping), or the zone of times that say none (--zone)",
     )  # fmt: skip
 
 
@@ -221,7 +225,7 @@ def _kind(work: Work) -> Hashable:
 def _ranges(recording: Recording, search_s: float) -> list[tuple[float, float]]:
     if not recording.absolute:
         return [(-ANY_OFFSET_S, ANY_OFFSET_S)]
-    if not open_zone(recording.meter.time_format, recording.meter.zone):
+    if not recording.open_zone:
         return [(-search_s, search_s)]
     if search_s >= ZONE_STEP_S / 2:
         reach = ZONES * ZONE_STEP_S + search_s
@@ -257,7 +261,7 @@ def _do_not_meet(
         allowed = f"it lasts {lasts:.0f} s, and fio's phases {needs:.0f} s: another recording?"
         return not_there(recording.file, "clock", None, allowed)
     first, last = f"{utc(recording.first_ns)} UTC", f"{utc(recording.last_ns)} UTC"
-    if open_zone(recording.meter.time_format, recording.meter.zone):
+    if recording.open_zone:
         first, last = f"{utc(recording.first_ns)} of an unknown zone", utc(recording.last_ns)
     begin, end = utc(works[0].begin_ns), utc(works[-1].end_ns)
     within = f" within ± {search_s:.0f} s (--search SECONDS looks farther)" if search_s else ""

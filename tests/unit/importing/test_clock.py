@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -177,3 +178,31 @@ def test_phases_stay_where_fio_says_beside_a_meter_whose_clock_is_given(tmp_path
             doubt_s = work.boundary_u_ns * 1e-9 + clock.u_s + 0.5 / made.rate_hz
             assert abs(late_s - clock.offset_s) <= doubt_s, clock.text()
     assert all(inside(made, summarise(RunRecord(found.path))))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "given", "shared"),
+    [("+01:00", "", True), ("", "+01:00", True), ("", "", False)],
+)
+def test_times_of_a_known_zone_and_of_the_epoch_are_of_one_clock(
+    sweep: Bench, tmp_path: Path, suffix: str, given: str, shared: bool
+) -> None:
+    """The amps of one program, with their zone or in one that a person says, the volts of another
+    one that counts from 1970."""
+    stamps = Dialect(header="Timestamp," + HEADING, time=iso(1, suffix))
+    t = Dialect(header="timestamp_ms," + HEADING, time=lambda t: [f"{BEGAN_MS + t * 1000:.0f}"])
+    files = []
+    for name, dialect, columns in (("amps", stamps, (0, 2, 4)), ("volts", t, (0, 1, 3))):
+        whole = sweep.write_csv(tmp_path / "both.csv", Clock(ahead_s=4.0), dialect)
+        rows = [line.split(",") for line in whole.read_text().splitlines()]
+        files.append(tmp_path / f"{name}.csv")
+        files[-1].write_text("".join(",".join(row[i] for i in columns) + "\n" for row in rows))
+    fio = sweep.write_fio(tmp_path / "fio")
+    zone = replace(ACCURACY, zone=given)
+    if not shared:
+        text = mistake(lambda: imported(files, fio, tmp_path / "runs", given=zone))
+        assert "volts.csv: clock: it has volts alone" in text
+        return
+    found, summary = imported(files, fio, tmp_path / "runs", given=zone)
+    assert [one.how for one in found.clocks] == ["data", "shared"]
+    assert all(inside(sweep, summary))
