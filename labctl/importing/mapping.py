@@ -50,9 +50,10 @@ HeadingOrNumber = str | Annotated[int, Field(ge=1)]
 """A column by its heading, or by its number from 1."""
 
 UNITS: dict[str, tuple[str, float]] = {
-    "V": ("volts", 1.0), "mV": ("volts", 1e-3), "uV": ("volts", 1e-6), "kV": ("volts", 1e3),
+    "V": ("volts", 1.0), "mV": ("volts", 1e-3), "uV": ("volts", 1e-6), "nV": ("volts", 1e-9),
     "A": ("amps", 1.0), "mA": ("amps", 1e-3), "uA": ("amps", 1e-6), "nA": ("amps", 1e-9),
-    "W": ("watts", 1.0), "mW": ("watts", 1e-3), "uW": ("watts", 1e-6), "kW": ("watts", 1e3),
+    "W": ("watts", 1.0), "mW": ("watts", 1e-3), "uW": ("watts", 1e-6), "nW": ("watts", 1e-9),
+    "kV": ("volts", 1e3), "kA": ("amps", 1e3), "kW": ("watts", 1e3),
 }  # fmt: skip
 """By unit: what it is of, and its size. ``µ`` is read as ``u``."""
 

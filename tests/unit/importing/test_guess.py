@@ -13,7 +13,7 @@ import pytest
 from labctl.errors import ConfigurationError
 from labctl.importing.guess import guess, mapped_table
 from labctl.importing.headings import kind_of, rail_of, unit_of
-from labctl.importing.mapping import Mapping, mapping_text, parse_mapping
+from labctl.importing.mapping import UNITS, Mapping, mapping_text, parse_mapping
 from labctl.importing.rails import Given
 from tests.unit.importing.exported import (
     Bench,
@@ -136,6 +136,16 @@ HEADINGS = {
 @pytest.mark.parametrize("heading", HEADINGS)
 def test_a_heading_says_what_unit_and_rail(heading: str) -> None:
     assert (kind_of(heading), unit_of(heading), rail_of(heading)) == HEADINGS[heading]
+
+
+@pytest.mark.parametrize("kind", ["volt", "amp", "watt"])
+@pytest.mark.parametrize(
+    ("prefix", "size"), [("", 1), ("milli", 1e-3), ("micro", 1e-6), ("nano", 1e-9), ("kilo", 1e3)]
+)
+def test_every_spelled_unit_is_one(kind: str, prefix: str, size: float) -> None:
+    heading = f"12V ({prefix}{kind}s)"
+    assert kind_of(heading) == f"{kind}s"
+    assert UNITS[unit_of(heading)] == (f"{kind}s", size)
 
 
 TABLES = {
