@@ -153,7 +153,7 @@ def clock_of(
             )
         low, high = t[0] + offset, t[-1] + offset
         if not any(begin < high and end > low for begin, end in spans):
-            raise _do_not_meet(recording, works, 0.0)
+            raise _do_not_meet(recording, works)
         told = FileClock(
             instrument=recording.instrument,
             how="stamps" if rules.trust else "given",
@@ -190,9 +190,7 @@ def clock_of(
     if not found.shifts:
         return clock, tuple(works)
     if tied:  # what the steps say beyond fio's doubt of a phase, is doubt of this clock
-        beyond = (
-            abs(late) + u - own for (late, u), own in zip(found.shifts, doubts, strict=True)
-        )
+        beyond = (abs(late) + u - own for (late, u), own in zip(found.shifts, doubts, strict=True))
         return replace(clock, u_s=clock.u_s + max(0.0, *beyond)), tuple(works)
     return clock, seen_at(works, found.shifts)
 
@@ -253,11 +251,14 @@ def _refused(
 
 
 def _do_not_meet(
-    recording: Recording, works: Sequence[Work], search_s: float
+    recording: Recording, works: Sequence[Work], search_s: float | None = None
 ) -> ConfigurationError:
+    """``search_s``: how far an offset was searched; None: it is given."""
     lasts = (recording.last_ns - recording.first_ns) / NS_PER_S
     needs = (works[-1].end_ns - works[0].begin_ns) / NS_PER_S
-    if not recording.absolute or lasts < LEAST_COVERED * needs:
+    apart_ns = max(works[0].begin_ns - recording.last_ns, recording.first_ns - works[-1].end_ns)
+    near = search_s is not None and apart_ns / NS_PER_S < _ranges(recording, search_s)[-1][1]
+    if not recording.absolute or (near and lasts < LEAST_COVERED * needs):
         allowed = f"it lasts {lasts:.0f} s, and fio's phases {needs:.0f} s: another recording?"
         return not_there(recording.file, "clock", None, allowed)
     first, last = f"{utc(recording.first_ns)} UTC", f"{utc(recording.last_ns)} UTC"

@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from labctl.errors import ConfigurationError, JournalError, Mistake
-from labctl.importing.clock import ClockRules, FileClock, Recording, clock_of, is_given, shared_clock
+from labctl.importing.clock import (
+    ClockRules,
+    FileClock,
+    Recording,
+    clock_of,
+    is_given,
+    shared_clock,
+)
 from labctl.importing.mapping import Mapping, mapping_text
 from labctl.importing.meter_channels import MeterFile, Opened, open_source, rails_of, with_names
 from labctl.importing.meter_readings import Progress, clock_samples, write_readings

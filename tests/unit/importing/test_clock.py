@@ -206,3 +206,19 @@ def test_times_of_a_known_zone_and_of_the_epoch_are_of_one_clock(
     found, summary = imported(files, fio, tmp_path / "runs", given=zone)
     assert [one.how for one in found.clocks] == ["data", "shared"]
     assert all(inside(sweep, summary))
+
+
+@pytest.mark.parametrize(
+    "rules", [ClockRules(), ClockRules(trust=True), ClockRules(offset_s=2.0)], ids=str
+)
+@pytest.mark.parametrize("suffix", ["Z", ""])
+def test_a_short_recording_of_another_day_is_called_that(
+    sweep: Bench, tmp_path: Path, rules: ClockRules, suffix: str
+) -> None:
+    dialect = Dialect(header="Timestamp," + HEADING, time=iso(0, suffix))
+    file = sweep.write_csv(
+        tmp_path / "short.csv", Clock(ahead_s=86_400 * 3), dialect, rows=lambda r: r[60:100]
+    )
+    fio = sweep.write_fio(tmp_path / "fio")
+    text = mistake(lambda: imported(file, fio, tmp_path / "runs", rules))
+    assert "2023-11-17" in text and "do not meet" in text and "another day" in text
