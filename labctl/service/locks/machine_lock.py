@@ -23,12 +23,12 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from labctl.record.file_lock import LOCK_WITHIN_S
 from labctl.service.locks.lock_keys import LockKey
 from labctl.service.locks.netlink import bound_sockets
 
-_TRIES = 3
-"""Two that begin at once see each other and both step back."""
 _STEP_BACK_S = 0.1
+"""Two that begin at once see each other and both step back, for at most so long."""
 _ACCESS_LIST = "system.posix_acl_access"
 
 
@@ -48,7 +48,7 @@ def take_on_machine(key: LockKey, handed_down: Iterable[int]) -> int:
     for descriptor, name in own.items():
         if name.startswith(begin):
             return descriptor
-    attempt = 1
+    deadline = time.monotonic() + LOCK_WITHIN_S
     while True:
         held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
@@ -62,9 +62,8 @@ def take_on_machine(key: LockKey, handed_down: Iterable[int]) -> int:
         if not holders:
             return held.detach()
         held.close()
-        if attempt == _TRIES:
+        if time.monotonic() > deadline:
             raise HeldByUser(_user_name(holders[0]))
-        attempt += 1
         time.sleep(secrets.randbelow(1000) / 1000 * _STEP_BACK_S)
 
 

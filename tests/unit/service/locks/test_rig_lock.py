@@ -19,6 +19,7 @@ import pytest
 
 from labctl.config.find_rig import EXAMPLES
 from labctl.config.rig import Rig, load_rig
+from labctl.record import file_lock
 from labctl.record.timebase import boot_id
 from labctl.service.data_dir import Home, HomeUnusable
 from labctl.service.locks import machine_lock, netlink
@@ -88,6 +89,19 @@ def test_the_second_is_refused_by_name_and_a_killed_holder_frees_it(home: Home, 
         process.wait()
     RigLock.take(home, rig, "labctl run").release()
     assert rigs_in_use(home) == [] and use_of(home, rig) is not None
+
+
+def test_a_rig_that_a_child_still_has_for_a_moment_is_taken_again(
+    home: Home, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that another thread starts has the open locks until its exec."""
+    monkeypatch.setattr(file_lock, "LOCK_WITHIN_S", 60.0)
+    monkeypatch.setattr(machine_lock, "LOCK_WITHIN_S", 60.0)
+    lock = RigLock.take(home, rig, "labctl run")
+    child = subprocess.Popen(["sleep", "0.3"], pass_fds=lock.descriptors)
+    lock.release()
+    RigLock.take(home, rig, "labctl run").release()
+    child.wait()
 
 
 def test_another_rig_file_for_the_same_drive_is_the_same_rig(
