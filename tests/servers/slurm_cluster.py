@@ -152,6 +152,9 @@ class Cluster:
         """SIGKILL to all of it at once, as when its power is cut."""
         daemon = self._daemons.pop(name)
         of_jobs = list(self._processes(name))
+        for one in of_jobs:  # else a shepherd lives to report that its job was killed
+            with contextlib.suppress(psutil.Error):
+                one.suspend()
         daemon.kill()
         kill(of_jobs)
         daemon.wait()

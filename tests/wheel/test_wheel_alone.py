@@ -165,7 +165,7 @@ NOTHING_MISSING = {
     "morning": "no job ran",
     "tidy --budget 1t": "0.0 MB freed",
     "runs": "short",
-    "rigs": "examples, for labctl rigs --copy: elmorlabs-pmd, ina228, joulescope, nvme-adapter",
+    "rigs": "examples, for labctl rigs --copy: elmorlabs-pmd, ina228, joulescope",
     "rigs --copy two-drives --as mine && check rigs/mine.toml": "without mistakes",
     "plans": "power-per-qd",
     "check {rig}": "without mistakes",
