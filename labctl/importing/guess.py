@@ -26,6 +26,7 @@ from labctl.importing.rails import (
     as_column,
     heading_of,
     name_of,
+    place_of,
     rails_in,
     used_columns,
     with_stated,
@@ -183,14 +184,8 @@ def _line(file: Path, meter: Meter, number: int) -> tuple[str, ...]:
 
 def column_text(found: Sniffed, column: str | int) -> list[str]:
     """The fields of a column in the first rows."""
-    if isinstance(column, int):
-        place = column - 1
-    else:
-        names = [one.casefold() for one in found.headings]
-        if column.casefold() not in names:
-            return []
-        place = names.index(column.casefold())
-    return [row[place] for row in found.rows if place < len(row)]
+    place = place_of(found, column)
+    return [] if place is None else [row[place] for row in found.rows if place < len(row)]
 
 
 def _times(file: Path, found: Sniffed, given: Given, known: Recognised | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +51,14 @@ def heading_of(found: Sniffed, place: int) -> str:
     return found.headings[place] if place < len(found.headings) else ""
 
 
+def place_of(found: Sniffed, column: str | int) -> int | None:
+    """Where a column stands, from 0; None where no heading is called so."""
+    if isinstance(column, int):
+        return column - 1
+    names = [one.casefold() for one in found.headings]
+    return names.index(column.casefold()) if column.casefold() in names else None
+
+
 def as_column(text: str) -> str | int:
     """A column as a person says it: a number from 1 on, or its heading."""
     return int(text) if text.isdecimal() and int(text) else text
@@ -68,10 +76,11 @@ def rails_in(
     if said:
         return {"rails": {name: with_stated(columns, given) for name, columns in said.items()}}
     ignored = None if known is None else known.ready.ignore
+    times = {place_of(found, one) for one in time}
     rails: dict[str, dict[str, Column]] = {}
     for place, heading in enumerate(found.headings[: found.width]):
         kind = kind_of(heading)
-        if not kind or name_of(found, place) in time:
+        if not kind or place in times:
             continue
         if ignored is not None and ignored.fullmatch(heading):
             continue
@@ -86,10 +95,10 @@ def rails_in(
         rails.setdefault(name, {})[kind] = Column(column=name_of(found, place))
     rails = _sorted_out(rails)
     if not rails:
-        long = _reading_a_row(found, time)
+        long = _reading_a_row(found, times)
         if long is not None:
             return long
-        single = _value_and_unit(found, time)
+        single = _value_and_unit(found, times)
         if single is not None:
             return {"rails": {given.rail or "drive": with_stated(single, given)}}
         where = f"line {found.heading_line or found.first_line}"
@@ -128,21 +137,20 @@ def _said(file: Path, found: Sniffed, given: Given) -> dict[str, dict[str, Colum
 def _of_rail(file: Path, found: Sniffed, kind: str, text: str) -> tuple[str, str]:
     """Name of the rail and column that a person said; no name where the text is a column alone."""
     name, sign, column = text.partition("=")
-    if not sign or text.casefold() in [one.casefold() for one in found.headings]:
-        return "", text
-    if not re.fullmatch(NAME_PATTERN, name):
+    if not sign or place_of(found, text) is not None:
+        name, column = "", text
+    elif not re.fullmatch(NAME_PATTERN, name):
         words = f"{text!r} is no heading, and a rail's name {pattern_in_words(NAME_PATTERN)}"
         raise not_there(file, f"--{kind}", name, words)
+    if not column:
+        raise not_there(file, f"--{kind}", text, "names no column")
     return name, column
 
 
 def _with_unit_column(column: str | int, found: Sniffed, kind: str) -> Column:
     """A column, with the next one behind it that has units, some of its kind, if its heading says
     none."""
-    names = [one.casefold() for one in found.headings]
-    place = column - 1 if isinstance(column, int) else None
-    if isinstance(column, str) and column.casefold() in names:
-        place = names.index(column.casefold())
+    place = place_of(found, column)
     if place is None or unit_of(heading_of(found, place)):
         return Column(column=column)
     behind = (i for i in range(place + 1, found.width) if kind in _kinds_of_cells(found, i))
@@ -160,15 +168,16 @@ def _kinds_of_cells(found: Sniffed, place: int) -> list[str]:
     return sorted(dict.fromkeys(kinds), key=kinds.count, reverse=True)
 
 
-def _value_and_unit(found: Sniffed, time: Sequence[str | int]) -> dict[str, Column] | None:
-    """Of a file that has units in one column: the number that stands before it."""
+def _value_and_unit(found: Sniffed, times: Collection[int | None]) -> dict[str, Column] | None:
+    """Of a file that has units in one column: the number that stands before it. ``times``: places
+    of columns of the time."""
     units = {i: kinds for i in range(found.width) if (kinds := _kinds_of_cells(found, i))}
     if len(units) != 1:
         return None
     ((at, (kind, *_)),) = units.items()
     for place in range(at - 1, -1, -1):
         cells = [_plain(row[place], found) for row in found.rows]
-        if name_of(found, place) in time or not any(map(NUMBER.fullmatch, cells)):
+        if place in times or not any(map(NUMBER.fullmatch, cells)):
             continue
         return {kind: Column(column=name_of(found, place), unit_column=name_of(found, at))}
     return None
@@ -206,14 +215,15 @@ def _plain(text: str, found: Sniffed) -> str:
     return text.strip().replace(",", ".") if found.decimal == "," else text.strip()
 
 
-def _reading_a_row(found: Sniffed, time: Sequence[str | int]) -> dict[str, object] | None:
-    """A file with a column of channel names and one of values."""
+def _reading_a_row(found: Sniffed, times: Collection[int | None]) -> dict[str, object] | None:
+    """A file with a column of channel names and one of values. ``times``: places of columns of the
+    time."""
     label = next((i for i, one in enumerate(found.headings) if _CHANNEL.match(one)), None)
     values = [
         i
         for i, one in enumerate(found.headings)
         if i != label
-        and name_of(found, i) not in time
+        and i not in times
         and all(NUMBER.fullmatch(_plain(row[i], found)) for row in found.rows)
     ]
     if label is None or len(values) != 1:

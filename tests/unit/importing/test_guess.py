@@ -270,3 +270,26 @@ def test_some_units_of_the_kind_make_a_column_of_units(tmp_path: Path) -> None:
     (part,) = mapped_table(file, meter).parts()
     (found,) = part.columns.values()
     assert found[0] == 12.0 and np.isnan(found[1:3]).all()
+
+
+@pytest.mark.parametrize("time", ["2", "at", "AT"])
+@pytest.mark.parametrize(
+    "table", ["Value,at,Unit\n12.0,{0}.5,V\n", "Channel,at,Value\n12V volts,{0}.5,12.0\n"]
+)
+def test_the_column_of_the_time_is_no_reading_however_it_is_named(
+    tmp_path: Path, time: str, table: str
+) -> None:
+    """By its number, or its heading in other letters."""
+    head, row = table.splitlines()
+    file = tmp_path / "dmm.csv"
+    file.write_text("\n".join([head, *(row.format(i) for i in range(9))]) + "\n")
+    meter = guess(file, Given(time=(time,), time_format="s")).meter
+    ((_, column),) = [one for rail in meter.rails.values() for one in rail.columns()]
+    assert column.column == "Value"
+
+
+def test_an_empty_heading_is_no_column_that_a_person_names(tmp_path: Path) -> None:
+    file = tmp_path / "psu.csv"
+    file.write_text("time,,Amps\n" + "".join(f"{i},12.0,0.5\n" for i in range(9)))
+    with pytest.raises(ConfigurationError, match="--volts = '12V=': names no column"):
+        guess(file, Given(volts=("12V=",), amps=("12V=Amps",)))

@@ -145,6 +145,7 @@ def test_several_pairs_of_one_file_are_named_on_the_command_line(
         ((*PAIRS[:4], "--amps", "a b=6"), "letters"),
         (("--volts", "12V=Volts", "--amps", "12V=5"), "there is no such heading"),
         (PAIRS[:6], "rails.3V3: has no amps"),
+        ((*PAIRS[:2], "--amps", "12V="), "--amps = '12V=': names no column"),
     ],
 )
 @pytest.mark.parametrize("way", ["--dry-run", "--yes"])
