@@ -154,7 +154,7 @@ def clock_of(
         low, high = t[0] + offset, t[-1] + offset
         if not any(begin < high and end > low for begin, end in spans):
             raise _do_not_meet(recording, works)
-        told = FileClock(
+        given = FileClock(
             instrument=recording.instrument,
             how="stamps" if rules.trust else "given",
             offset_s=offset,
@@ -163,7 +163,7 @@ def clock_of(
             last_offset_s=offset + start_s,
             confirmed=confirmed_phases(t + offset, recording.watts, spans),
         )
-        return told, tuple(works)
+        return given, tuple(works)
     search_s = SEARCH_S if rules.search_s is None else rules.search_s
     work = [(_kind(one), one.total_ios / one.duration_s) for one in works]
     try:

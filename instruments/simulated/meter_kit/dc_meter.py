@@ -64,7 +64,7 @@ class DcMeter(ScpiServer):
             optional = f"[SENSe:]{node}[:DC]"
             self.on(f"CONFigure:{node}[:DC]", self._configure(function))
             self.on(f"{optional}:RANGe", self._set_range)
-            self.on_query(f"{optional}:RANGe", lambda: f"{self.told_range:+.8E}")
+            self.on_query(f"{optional}:RANGe", lambda: f"{self.reported_range:+.8E}")
             self.on(f"{optional}:RANGe:AUTO", self._set_autorange)
             self.on(f"{optional}:NPLC", self._set_nplc)
             self.on_query(f"{optional}:NPLC", lambda: f"{self.nplc:+.8E}")
@@ -80,7 +80,7 @@ class DcMeter(ScpiServer):
         return self.nplc / _MAINS_HZ * 1e9
 
     @property
-    def told_range(self) -> float:
+    def reported_range(self) -> float:
         """What it answers where it is asked for its range."""
         return self.range
 

@@ -82,7 +82,7 @@ class TruevoltMeter(DcMeter):
         return self.function == "current" and self.range == _10_A
 
     @property
-    def told_range(self) -> float:
+    def reported_range(self) -> float:
         """That of the terminals for 3 A, whichever are in use."""
         return self._of_3_a_terminals if self._on_10_a else self.range
 

@@ -214,13 +214,13 @@ def _wrong(key: str, value: object, allowed: str) -> ConfigurationError:
 
 def _check_rules(rules: ClockRules, sources: Sequence[MeterFile]) -> None:
     """Refuse what would say nothing. Raises ConfigurationError."""
-    told = rules.trust or rules.offset_s is not None
+    given = rules.trust or rules.offset_s is not None
     kept = [source.meter.offset_s is not None for source in sources]
-    if rules.u_s is not None and not told and not any(kept):
+    if rules.u_s is not None and not given and not any(kept):
         allowed = "goes with --offset or --trust-stamps: of an offset that is searched, it is found"
         raise _wrong("--clock-u", rules.u_s, allowed)
-    if rules.search_s is not None and (told or all(kept)):
-        by = "--trust-stamps" if rules.trust else "--offset" if told else "the mapping's offset_s"
+    if rules.search_s is not None and (given or all(kept)):
+        by = "--trust-stamps" if rules.trust else "--offset" if given else "the mapping's offset_s"
         raise _wrong("--search", rules.search_s, f"says nothing beside {by}: nothing is searched")
 
 
