@@ -419,7 +419,7 @@ async def test_points_end_when_they_are_good_enough_and_lose_nothing(
     for phase in planned[1:]:
         end = ends[phase.index]
         span_ns = end["end_ns"] - end["begin_ns"]
-        assert 1e9 < span_ns < 50e9
+        assert 0.5e9 < span_ns < 50e9  # of 60 s; it ends by its samples, not by this clock
         text = (tmp_path / "fio" / phase.slug / "stdout").read_text()
         status = status_of(last_document(text) or {})
         assert (status.runtime_ms, status.total_ios) == (end["runtime_ms"], end["total_ios"])
