@@ -16,7 +16,7 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from dashboards.influx import DATASOURCE
 from dashboards.mappings import NO_COLOR, coloured
-from dashboards.palette import BAD_COLOR, GREY, HUES, RAIL_COLORS, WARNING_COLOR
+from dashboards.palette import BAD_COLOR, HUES, RAIL_COLORS, WARNING_COLOR, by_threshold, in_grey
 
 GAP_MS = 15_000
 """Readings further apart than this are not joined by a line."""
@@ -139,16 +139,6 @@ def thresholds(*edges: tuple[float | None, str]) -> model.DynamicConfigValue:
     """:func:`steps` for some fields only."""
     found = [{"value": value, "color": color} for value, color in edges]
     return prop("thresholds", {"mode": "absolute", "steps": found})
-
-
-def by_threshold() -> build.FieldColor:
-    """Colour a value by its threshold."""
-    return build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS)
-
-
-def in_grey() -> build.FieldColor:
-    """What no override gives a colour of its own is grey."""
-    return build.FieldColor().mode(model.FieldColorModeId.FIXED).fixed_color(GREY)
 
 
 def legend(*calcs: str) -> common.VizLegendOptions:

@@ -7,9 +7,10 @@ import hashlib
 from pathlib import Path
 
 from labctl.record.record_digest import journal_sha256, record_sha256
+from labctl.report.data.query_tables import TABLES, table_files
 from labctl.report.data.run_list import run_row
-from labctl.report.data.run_tables import TABLES, table_files
-from labctl.store.entries import BUNDLE, RunEntry, StoredFile, make_store
+from labctl.store.entries import BUNDLE, RunEntry, StoredFile
+from labctl.store.marker import make_store
 from labctl.store.place import Place
 
 

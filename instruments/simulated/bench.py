@@ -23,7 +23,8 @@ from instruments.child_process import end_process, start_until_ready
 from instruments.simulated.drive.parameters import REFERENCE, Parameters, load, override
 from instruments.simulated.drive.process import DriveProcess, start_drive
 from instruments.simulated.meter_kit.config import CONFIG_NAME, MeterConfig, MetersConfig
-from instruments.simulated.meter_kit.faults import Fault, inject
+from instruments.simulated.meter_kit.fault_control import inject
+from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meters.registry import DRIVERS
 
 _START_TIMEOUT_S: Final = 60.0

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
@@ -46,35 +46,6 @@ from labctl.toml_reading import (
 )
 
 BUILT_IN = Path(__file__).parent / "plans"
-
-
-class RunRules(Protocol):
-    """What of a plan a run itself goes by; its phases come beside it."""
-
-    @property
-    def name(self) -> str:
-        """The name that the run bears."""
-        ...
-
-    @property
-    def governor(self) -> str:
-        """See :class:`Plan`."""
-        ...
-
-    @property
-    def resume(self) -> Resume:
-        """See :class:`Plan`."""
-        ...
-
-    @property
-    def when_phase_fails(self) -> WhenPhaseFails:
-        """See :class:`Plan`."""
-        ...
-
-    @property
-    def scale(self) -> float:
-        """By what it was scaled down; 1: it was not."""
-        ...
 
 
 class Plan(EndOfPoints):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labctl.importing.headings import is_unit, kind_of
+from labctl.importing.headings import headings_of, is_unit, kind_of
 from labctl.importing.mapping import not_there
 from labctl.importing.opening import UNREADABLE, opened, why
 from labctl.importing.table import NO_READING
@@ -53,6 +53,10 @@ class Sniffed:
     rows: tuple[tuple[str, ...], ...]
     opening: tuple[str, ...] = ()
     """The lines before the first reading."""
+
+    def heading(self, place: int) -> str:
+        """The heading of a column; empty where it has none."""
+        return self.headings[place] if place < len(self.headings) else ""
 
 
 def sniff(file: Path) -> Sniffed:
@@ -179,11 +183,6 @@ def _without_end(row: list[str], width: int) -> list[str]:
 
 def _all_units(row: Sequence[str]) -> bool:
     return all(is_unit(one) for one in row if one.strip())
-
-
-def headings_of(row: Sequence[str]) -> tuple[str, ...]:
-    """The headings of a line of them, without a byte-order mark or what begins a comment."""
-    return tuple(one.strip().lstrip("\ufeff#; ").strip() for one in row)
 
 
 def fields(line: str, delimiter: str) -> list[str]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from labctl.errors import ConfigurationError, Mistake
-from labctl.importing.dialect import CLOCKLIKE, Sniffed, fields, headings_of, sniff
-from labctl.importing.headings import kind_of, known_unit, time_unit_of
+from labctl.importing.dialect import CLOCKLIKE, Sniffed, fields, sniff
+from labctl.importing.headings import headings_of, kind_of, known_unit, time_unit_of
 from labctl.importing.jls_table import JlsTable, samples_a_mean, signals_of
 from labctl.importing.mapping import UNITS, Column, Meter, not_there
 from labctl.importing.opening import JLS, PARQUET, UNREADABLE, beginning, opened, why
@@ -24,7 +24,6 @@ from labctl.importing.parquet_table import ParquetTable, sniff_parquet
 from labctl.importing.rails import (
     Given,
     as_column,
-    heading_of,
     name_of,
     place_of,
     rails_in,
@@ -223,7 +222,7 @@ def _stamps(found: Sniffed, time: Sequence[str | int]) -> list[str]:
 def _unit_by_steps(found: Sniffed, place: int, interval_s: float) -> str:
     """The unit of counted times whose heading says none: the smallest in which a step is as long as
     readings are apart."""
-    heading = heading_of(found, place)
+    heading = found.heading(place)
     step = min(_steps([row[place] for row in found.rows], "s", found.decimal), default=0.0)
     fit = (one for one, ns in SINCE_START.items() if step * ns >= interval_s * NS_PER_S / 2)
     return time_unit_of(heading) or min(fit, key=SINCE_START.__getitem__, default="")
@@ -261,7 +260,7 @@ def _time_columns(file: Path, found: Sniffed) -> tuple[str | int, ...]:
             file, f"line {found.heading_line or found.first_line}", None,
             "no column is called time, date or timestamp: say which one it is (--time COLUMN)",
         )  # fmt: skip
-    dates = [i for i in named if _DATE.search(heading_of(found, i))]
+    dates = [i for i in named if _DATE.search(found.heading(i))]
     whole = [i for i in named if any(":" in row[i] for row in found.rows)]
     if dates and whole and dates[0] not in whole:
         return (name_of(found, dates[0]), name_of(found, whole[0]))
@@ -281,7 +280,7 @@ def _time_format(file: Path, found: Sniffed, time: Sequence[str | int]) -> str:
     if not samples:
         known = ", ".join(map(repr, found.headings)) or "the file has no headings"
         raise not_there(file, "--time", list(time), f"there is no such column: {known}")
-    heading = time[0] if isinstance(time[0], str) else heading_of(found, time[0] - 1)
+    heading = time[0] if isinstance(time[0], str) else found.heading(time[0] - 1)
     formats = guess_format(samples, found.decimal, time_unit_of(heading) or "s")
     if len(formats) == 1:
         return formats[0]

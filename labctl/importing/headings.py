@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from labctl.importing.mapping import UNITS, micro_as_u
 
@@ -116,3 +117,8 @@ def rail_of(heading: str) -> str:
 def is_total(rail: str) -> bool:
     """Whether a rail's name says that it is the sum of the others."""
     return _TOTAL.fullmatch(rail) is not None
+
+
+def headings_of(row: Sequence[str]) -> tuple[str, ...]:
+    """The headings of a line of them, without a byte-order mark or what begins a comment."""
+    return tuple(one.strip().lstrip("\ufeff#; ").strip() for one in row)

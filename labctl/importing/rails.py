@@ -46,11 +46,6 @@ def name_of(found: Sniffed, place: int) -> str | int:
     return place + 1
 
 
-def heading_of(found: Sniffed, place: int) -> str:
-    """The heading of a column; empty where it has none."""
-    return found.headings[place] if place < len(found.headings) else ""
-
-
 def place_of(found: Sniffed, column: str | int) -> int | None:
     """Where a column stands, from 0; None where no heading is called so."""
     if isinstance(column, int):
@@ -151,7 +146,7 @@ def _with_unit_column(column: str | int, found: Sniffed, kind: str) -> Column:
     """A column, with the next one behind it that has units, some of its kind, if its heading says
     none."""
     place = place_of(found, column)
-    if place is None or unit_of(heading_of(found, place)):
+    if place is None or unit_of(found.heading(place)):
         return Column(column=column)
     behind = (i for i in range(place + 1, found.width) if kind in _kinds_of_cells(found, i))
     at = next(behind, None)

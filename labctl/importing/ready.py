@@ -13,8 +13,8 @@ from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from labctl.importing.dialect import Sniffed, fields, headings_of
-from labctl.importing.headings import rail_of
+from labctl.importing.dialect import Sniffed, fields
+from labctl.importing.headings import headings_of, rail_of
 from labctl.importing.mapping import Name
 from labctl.toml_reading import parse_toml, validated
 

@@ -24,11 +24,9 @@ from typing import Any
 from labctl.errors import StoreError
 from labctl.printable import printable
 from labctl.record.json_values import UNREADABLE, known, parse_json
-from labctl.store.place import NoSuchObject, Place, StoredObject, get_many
+from labctl.store.marker import FORMAT, check_store
+from labctl.store.place import Place, StoredObject, get_many
 
-FORMAT = 1
-"""Of a store and of an entry; a reader refuses what is newer than itself."""
-MARKER = "labctl-store.json"
 MOST_ENTRY_BYTES = 1 << 20
 MOST_REVISIONS = 9999
 INDEX, RUNS = "index", "runs"
@@ -184,41 +182,3 @@ def newest_entry(place: Place, run: str) -> RunEntry | None:
         if found.size > MOST_ENTRY_BYTES:
             raise StoreError(f"{place.address.of(key)} is no entry of labctl: it is too large")
     return entry_from(place.get(key), key) if key else None
-
-
-def check_store(place: Place) -> None:
-    """Raises StoreError where there is no store of labctl, or one of a newer labctl."""
-    try:
-        _check_marker(place, place.get(MARKER))
-    except NoSuchObject as error:
-        raise StoreError(
-            f"{place.address}: no store of labctl is here (there is no {MARKER}): the first "
-            f"labctl push RUN {place.address} makes one"
-        ) from error
-
-
-def make_store(place: Place) -> None:
-    """Make a store where there is none. Raises StoreError where one of a newer labctl is."""
-    # asked by its content: unlike a HEAD it is answered with what is wrong with key or bucket
-    data = (json.dumps({"store": "labctl", "format": FORMAT}) + "\n").encode()
-    try:
-        found = place.get(MARKER)
-    except NoSuchObject:
-        found = data if place.put_if_absent(MARKER, data) else place.get(MARKER)
-    _check_marker(place, found)
-
-
-def _check_marker(place: Place, data: bytes) -> None:
-    name = place.address.of(MARKER)
-    try:
-        found = json.loads(data)
-        is_ours, format_of = found["store"] == "labctl", int(found["format"])
-    except UNREADABLE as error:
-        raise StoreError(f"{name} is not what labctl wrote: is this another's folder?") from error
-    if not is_ours:
-        raise StoreError(f"{name} is not what labctl wrote: is this another's folder?")
-    if format_of > FORMAT:
-        raise StoreError(
-            f"{name}: the store is of a newer labctl (format {format_of}, this one reads up to "
-            f"{FORMAT}): update labctl"
-        )

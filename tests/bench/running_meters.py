@@ -26,7 +26,7 @@ from instruments.reading import Batch, Channel, Status, StatusReading
 from instruments.simulated.bench import MetersProcess
 from instruments.simulated.drive.state_ring import StateWriter
 from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
-from instruments.simulated.meter_kit.faults import inject
+from instruments.simulated.meter_kit.fault_control import inject
 from instruments.simulated.meters.registry import DRIVERS
 
 VOLTS_12, VOLTS_3V3 = 12.05, 3.302

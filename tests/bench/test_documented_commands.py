@@ -29,7 +29,7 @@ from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import find_runs
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from labctl.store.address import StoreAddress, is_address
-from labctl.store.entries import make_store
+from labctl.store.marker import make_store
 from labctl.store.open_place import open_place
 from tests.json_schemas import validate
 from tests.servers.influx_server import ORG, InfluxServer, InfluxServer1, influxd, influxd1

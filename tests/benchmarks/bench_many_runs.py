@@ -18,7 +18,7 @@ from labctl.report.data.compact import compact
 from labctl.report.data.folder_runs import FolderRuns
 from labctl.report.data.gathered import connect
 from labctl.report.data.parts import MOST_RUNS, PartsManifest, commit, files_sql, write_part
-from labctl.report.data.run_tables import TABLES, table_files
+from labctl.report.data.query_tables import TABLES, table_files
 from tests.benchmarks.figures import in_turns, judged, seconds, show
 from tests.unit.synthetic_run import WORK, Bench, build
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.screen import Screen
 
 from labctl.cli.overnight import status
-from labctl.cli.overnight.watch import REMOTE_KEYS, ScreenState, remote_screen
+from labctl.cli.overnight.watch_screen import REMOTE_KEYS, ScreenState, remote_screen
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.service.runs.shipping import ship
 from labctl.service.status.broker_rigs import MOST_NAMES, MOST_RIGS, RemoteRigs

@@ -14,7 +14,7 @@ import pytest
 import labctl
 from labctl.analysis.run.summary import summarise
 from labctl.record.reader import RunRecord
-from labctl.report.data.result_tables import phases_csv, summary_json
+from labctl.report.data.result_files import phases_csv, summary_json
 from labctl.sinks.follow.phase_points import result_point
 from labctl.sinks.influxdb.line_protocol import line
 from tests.unit.synthetic_run import Bench, Meter, build

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from instruments.simulated.meter_kit.faults import Fault
-from instruments.simulated.meter_kit.serial_meter import PushingMeter
+from instruments.simulated.meter_kit.handheld_meter import PushingMeter
 
 _RANGES: Final = ((1e-4, ("m", "p3")), (1e-3, ("p1",)), (1e-2, ("p2",)), (1e-1, ("p3",)))
 """The ranges of volts and amps: value of a count, and the symbols that the display shows then."""

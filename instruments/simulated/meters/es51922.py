@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from instruments.simulated.meter_kit.faults import Fault
-from instruments.simulated.meter_kit.serial_meter import PushingMeter
+from instruments.simulated.meter_kit.handheld_meter import PushingMeter
 
 _RANGES = {
     "voltage": ((0.22, 4, 1e-5), (2.2, 0, 1e-4), (22.0, 1, 1e-3), (220.0, 2, 1e-2)),

@@ -8,7 +8,7 @@ import time
 from instruments.reading import Accuracy
 from instruments.simulated.meter_kit import data_sheets
 from instruments.simulated.meter_kit.faults import Fault
-from instruments.simulated.meter_kit.serial_meter import HandheldMeter
+from instruments.simulated.meter_kit.handheld_meter import HandheldMeter
 
 _OPEN_COUNT = 0x7FFF
 _REPLY_BYTES = 45

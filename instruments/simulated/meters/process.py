@@ -17,7 +17,8 @@ from pathlib import Path
 
 from instruments.simulated.drive.state_ring import StateReader
 from instruments.simulated.meter_kit.config import CONFIG_NAME, STATE_RING_NAME, MetersConfig
-from instruments.simulated.meter_kit.faults import FaultControl, SimulatedMeter
+from instruments.simulated.meter_kit.fault_control import FaultControl
+from instruments.simulated.meter_kit.simulated_meter import SimulatedMeter
 from instruments.simulated.meters.registry import make_meter
 
 

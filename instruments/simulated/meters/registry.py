@@ -9,8 +9,8 @@ from typing import Final
 
 from instruments.simulated.drive.state_ring import StateReader
 from instruments.simulated.meter_kit.config import MeterConfig
-from instruments.simulated.meter_kit.faults import SimulatedMeter
 from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.simulated_meter import SimulatedMeter
 from instruments.simulated.meters.brymen_bm25x import Bm257Meter
 from instruments.simulated.meters.daq6510_scan import Daq6510Meter
 from instruments.simulated.meters.dmm6500 import Dmm6500Meter

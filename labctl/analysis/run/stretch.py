@@ -20,13 +20,8 @@ from labctl.analysis.results import (
 )
 from labctl.analysis.run.drives import run_of_all
 from labctl.analysis.run.problems import phase_problems
-from labctl.analysis.run.summary import (
-    power_of,
-    temperatures_of,
-    usable_channels,
-    usable_rails,
-    with_budgets,
-)
+from labctl.analysis.run.summary import power_of, usable_channels, usable_rails, with_budgets
+from labctl.analysis.run.temperatures import temperatures_of
 from labctl.analysis.run.unsound_rails import unsound_rails
 from labctl.record.events import Outcome
 from labctl.record.json_values import plain_json

@@ -45,12 +45,12 @@ from labctl.analysis.results import (
     RailResult,
     RunSummary,
     SourceResistance,
-    TemperatureResult,
     ThrottleInterval,
 )
 from labctl.analysis.run.drives import run_of_all, runs_of_drives, with_drives
 from labctl.analysis.run.marks import marks_of
 from labctl.analysis.run.problems import phase_problems, run_problems
+from labctl.analysis.run.temperatures import temperatures_of
 from labctl.analysis.run.unsound_rails import UnsoundRail, unsound_rails, without_unsound
 from labctl.analysis.stats.ended_points import watts_ended_with
 from labctl.analysis.stats.uncertainty import ratio
@@ -363,23 +363,6 @@ def _with_doubt(rate: float | None, doubt: float, again: float | None) -> Estima
     if not rate:
         return None
     return Estimate(rate, rate * doubt, None if again is None else rate * again)
-
-
-def temperatures_of(
-    record: RunRecord, channels: Mapping[str, ChannelSeries], span: PhaseSpan
-) -> dict[str, TemperatureResult]:
-    """Each sensor in a phase, °C."""
-    found = {}
-    for sensor, name in record.header.temperatures.items():
-        if name not in channels:
-            continue
-        _, celsius = channels[name].between(span.begin_ns, span.end_ns)
-        celsius = celsius[np.isfinite(celsius)]
-        if len(celsius):
-            found[sensor] = TemperatureResult(
-                start=float(celsius[0]), max=float(celsius.max()), end=float(celsius[-1])
-            )
-    return found
 
 
 def _with_throttling(

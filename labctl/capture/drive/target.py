@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 from labctl.capture.drive import safety
-from labctl.capture.host.machine import LocalMachine, Machine
+from labctl.capture.host.machine import LocalMachine, Machine, is_this_machine
 from labctl.capture.identity.block_devices import read_block_devices
 from labctl.capture.identity.mounts import devices_below, read_own_mounts
 from labctl.capture.identity.node import DrivePlace, Node, find_place, is_missing_device, stat_path
@@ -25,7 +25,6 @@ from labctl.errors import ConfigurationError, Mistake, Refused
 from labctl.record.phase import Pattern, Phase
 
 _LOCAL = LocalMachine()
-_BOOT = "/proc/sys/kernel/random/boot_id"
 _NBD_PORT = 10809
 
 
@@ -161,12 +160,6 @@ def refuse_twice(rig: Rig, machine: Machine) -> None:
                     f"({one.drive.target}) are the same drive; name each drive once"
                 )
         seen |= dict.fromkeys(parts, one)
-
-
-def is_this_machine(machine: Machine) -> bool:
-    """Whether ``machine`` is this one, by the boot id of its kernel."""
-    theirs = machine.read_texts([_BOOT]).get(_BOOT, "")
-    return theirs == _LOCAL.read_texts([_BOOT]).get(_BOOT, "")
 
 
 def wrong_target(rig: Rig, allowed: str) -> ConfigurationError:

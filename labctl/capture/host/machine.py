@@ -23,6 +23,7 @@ NOT_EXECUTABLE = 126
 TIMED_OUT = 124
 """Exit code of a program that did not end in time, as ``timeout`` of coreutils gives it."""
 
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _MOST_BYTES = 4 << 20
 _AT_ONCE_BYTES = 1 << 16
 """Files below /proc/sys refuse a buffer of 4 MiB and more (proc_sys_call_handler: ENOMEM)."""
@@ -148,3 +149,9 @@ def run_tool(machine: Machine, argv: Sequence[str], timeout_s: float = 15.0) -> 
             break
         done = machine.run([folder + argv[0], *argv[1:]], timeout_s)
     return done
+
+
+def is_this_machine(machine: Machine) -> bool:
+    """Whether ``machine`` is this one, by the boot id of its kernel."""
+    theirs = machine.read_texts([_BOOT_ID]).get(_BOOT_ID, "")
+    return theirs == LocalMachine().read_texts([_BOOT_ID]).get(_BOOT_ID, "")

@@ -9,7 +9,7 @@ import numpy as np
 
 from labctl.capture.host.load import SAMPLE_EVERY_S
 from labctl.capture.identity.sharing import what_they_share
-from labctl.config.plan import RunRules
+from labctl.capture.run.run_rules import RunRules
 from labctl.config.rig import Rig
 from labctl.config.rig_file import FIO_INSTRUMENT
 from labctl.fio.documents import DIRECTIONS

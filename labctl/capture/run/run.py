@@ -45,9 +45,9 @@ from labctl.capture.run.header import make_header
 from labctl.capture.run.live_points import LivePoints
 from labctl.capture.run.resumption import Resumption
 from labctl.capture.run.run_end import RunEnd, RunOutcome, StoppedBeforehand
+from labctl.capture.run.run_rules import RunRules
 from labctl.capture.run.supervision import Supervisor
 from labctl.config.calibration_file import calibration_in_force
-from labctl.config.plan import RunRules
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, JournalError, LabctlError, RunFailed, error_line
 from labctl.record import journal as journals

@@ -28,7 +28,7 @@ from labctl.service.runs.retention import (
     sweep_deleted,
 )
 from labctl.store.address import is_address, parse_address
-from labctl.store.entries import check_store
+from labctl.store.marker import check_store
 from labctl.store.open_place import open_place
 from labctl.store.place import Place
 

@@ -18,7 +18,7 @@ from labctl.cli.terminal.run_names import RunArgument
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record.bundle import SUFFIX, enough_room, unpack_bundle, write_bundle
 from labctl.record.reader import RunRecord
-from labctl.report.data.result_tables import summary_json
+from labctl.report.data.result_files import summary_json
 from labctl.toml_reading import FOLDER, is_folder, is_there
 
 DIFFERS = 1

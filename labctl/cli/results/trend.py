@@ -122,7 +122,7 @@ def _paths(runs: str | None, rig: str | None, plan: str | None) -> Iterator[Path
             continue
         from labctl.report.data.runs_at import rows_at
         from labctl.service.data_dir import cache_of_runs
-        from labctl.service.runs.open_run import fetched_run
+        from labctl.service.runs.pull import fetched_run
         from labctl.store.place import DamagedObject, NoSuchObject
 
         rows, left_out = rows_at(place, cache_of_runs())

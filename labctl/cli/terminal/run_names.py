@@ -30,7 +30,7 @@ def find_run(text: str) -> Path:
     from labctl.record.reader import runs_in
 
     if is_address(text):
-        from labctl.service.runs.open_run import fetched_run
+        from labctl.service.runs.pull import fetched_run
 
         return fetched_run(text)
     path = Path(text)

@@ -13,7 +13,7 @@ from labctl.record.reader import find_runs
 from labctl.service.data_dir import default_runs, find_home, make_folder
 from labctl.service.status.local_rigs import daemon_info
 from labctl.store.address import StoreAddress, is_address, parse_address
-from labctl.store.entries import MARKER
+from labctl.store.marker import MARKER
 from labctl.toml_reading import is_there
 
 HERE = Path("runs")

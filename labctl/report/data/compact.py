@@ -17,7 +17,6 @@ from labctl.record.layout import HEADER_FILE
 from labctl.report.data.gathered import (
     Gathered,
     Progress,
-    Runs,
     connect,
     create_views,
     duckdb_errors_in_words,
@@ -36,7 +35,8 @@ from labctl.report.data.parts import (
     rows_of,
     write_part,
 )
-from labctl.report.data.run_tables import TABLES
+from labctl.report.data.query_tables import TABLES
+from labctl.report.data.runs import Runs
 from labctl.report.data.runs_at import RunsPlace, runs_at
 from labctl.report.data.store_runs import StoreRuns
 

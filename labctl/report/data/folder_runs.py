@@ -21,8 +21,8 @@ from labctl.record.layout import HEADER_FILE
 from labctl.record.run_stamps import at_rest, stamped_runs
 from labctl.report.data.gathered import folder_place, source_in_folder
 from labctl.report.data.parts import Part, Source
+from labctl.report.data.query_tables import LAYOUT, fingerprint, one_thread, up_to_date
 from labctl.report.data.run_index import Known, RunKind, keep, known_runs
-from labctl.report.data.run_tables import LAYOUT, fingerprint, one_thread, up_to_date
 from labctl.store.folder_place import FolderPlace
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import shutil
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from labctl.errors import LabctlError, StoreError
 from labctl.report.data.parts import (
@@ -29,10 +29,10 @@ from labctl.report.data.parts import (
     rows_of,
     write_part,
 )
-from labctl.report.data.run_tables import TABLES, quoted, sql_type
+from labctl.report.data.query_tables import TABLES, quoted, sql_type
+from labctl.report.data.runs import Runs, States
 from labctl.store.address import StoreAddress
 from labctl.store.folder_place import FolderPlace
-from labctl.store.place import Place
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,34 +45,8 @@ MEMORY = "1GB"
 _PATTERN = frozenset("*?[")
 """A path with one of these is a pattern to DuckDB."""
 
-States = Mapping[str, str]
-"""The state of each run, by the name of its directory: rows of another state are not read."""
 Progress = Callable[[int, int], None]
 """How many runs are done, and of how many."""
-
-
-class Runs(Protocol):
-    """The runs of a folder or a store."""
-
-    @property
-    def states(self) -> States:
-        """The state of each run."""
-
-    @property
-    def place(self) -> Place | None:
-        """Where ``labctl compact`` writes; None where it cannot."""
-
-    @property
-    def left_out(self) -> list[str]:
-        """A line for each run that cannot be read."""
-
-    def fetch(self, names: Sequence[str], work: Path) -> Generator[tuple[str, Path], None, None]:
-        """Folders with the Parquet of these runs, without those that cannot be read."""
-
-    def source(
-        self, connection: duckdb.DuckDBPyConnection, part: Part, counted: frozenset[str], work: Path
-    ) -> Source | None:
-        """The rows of a part at ``place``; None where its files are not what they should be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from labctl.errors import StoreError
 from labctl.installed import labctl_version
 from labctl.record.json_values import UNREADABLE, known
-from labctl.report.data.run_tables import LAYOUT, TABLES, quoted
+from labctl.report.data.query_tables import LAYOUT, TABLES, quoted
 from labctl.store.place import Place
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from labctl.report.data.gathered import (
     gather,
 )
 from labctl.report.data.parts import Source
-from labctl.report.data.run_tables import TABLES
+from labctl.report.data.query_tables import TABLES
 from labctl.report.data.runs_at import RunsPlace, runs_at
 
 _TRIES = 2

@@ -34,7 +34,7 @@ from labctl.errors import JournalError
 from labctl.record.header import Header, RailInfo
 from labctl.record.layout import CHANNELS_DIR
 from labctl.record.reader import RunRecord
-from labctl.report.data.result_tables import Field, phase_rows
+from labctl.report.data.result_files import Field, phase_rows
 
 Table = dict[str, list[Field]]
 """Columns by name, all of one length: what pandas, polars and pyarrow take as it is."""

@@ -33,7 +33,7 @@ class RunKind(StrEnum):
     ROW = "row"
     """Its row in the list of runs."""
     FINGERPRINT = "fingerprint"
-    """The fingerprint of its record (:mod:`labctl.report.data.run_tables`)."""
+    """The fingerprint of its record (:mod:`labctl.report.data.query_tables`)."""
 
 
 def cache_of(cache: Path | None, root: Path | str) -> Path | None:

@@ -16,9 +16,9 @@ from labctl.errors import StoreError
 from labctl.installed import Extra, need
 from labctl.report.data.gathered import source_in_folder
 from labctl.report.data.parts import Part, Source, read_manifest
+from labctl.report.data.query_tables import LAYOUT, TABLES, layout_of, one_thread
 from labctl.report.data.run_index import RunKind, keep, known_runs
 from labctl.report.data.run_list import Row
-from labctl.report.data.run_tables import LAYOUT, TABLES, layout_of, one_thread
 from labctl.store.entries import RunEntry, entry_from, newest_entries
 from labctl.store.place import Place, get_many
 from labctl.store.s3_place import S3Place

@@ -11,7 +11,7 @@ from labctl.record.atomic_write import write_atomically
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.own_words import own_words
 from labctl.record.reader import RunRecord
-from labctl.report.data.result_tables import (
+from labctl.report.data.result_files import (
     cpu_csv,
     drives_csv,
     phases_csv,

@@ -32,7 +32,7 @@ from labctl.service.queue.job import PlanName, Tag
 from labctl.service.queue.new_jobs import Order, jobs_of, parse_after
 from labctl.service.queue.store import Queue
 from labctl.sinks.mqtt.settings import MqttSettings, mqtt_settings
-from labctl.sinks.mqtt.topics import base_topic
+from labctl.sinks.mqtt.topics import command_topic, reply_topic
 from labctl.sinks.sink import ReportLine
 
 if TYPE_CHECKING:
@@ -201,16 +201,6 @@ def _refuse_large(order: Order) -> None:
             "if that is meant, queue it on the machine itself, or allow it with "
             "[service] large_commands = true in its site file"
         )
-
-
-def command_topic(settings: MqttSettings, rig: str) -> str:
-    """The topic of commands for a rig."""
-    return f"{base_topic(settings.prefix, rig)}/command"
-
-
-def reply_topic(settings: MqttSettings, rig: str) -> str:
-    """The topic of the replies to them."""
-    return f"{base_topic(settings.prefix, rig)}/reply"
 
 
 async def take_commands(daemon: Daemon) -> None:

@@ -16,7 +16,7 @@ from labctl.service.doctor.checks import Check, ok, warning
 from labctl.sinks.influxdb.settings import InfluxSettings
 from labctl.sinks.mqtt.settings import MqttSettings
 from labctl.store.address import StoreAddress
-from labctl.store.entries import MARKER, check_store
+from labctl.store.marker import MARKER, check_store
 from labctl.store.open_place import open_place
 from labctl.store.place import NoSuchObject
 

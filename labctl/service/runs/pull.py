@@ -19,7 +19,11 @@ from labctl.errors import LabctlError, StoreError
 from labctl.record.atomic_write import replacing, sync_folder, write_atomically
 from labctl.record.bundle import enough_room, unpack_bundle
 from labctl.record.record_digest import file_sha256, record_sha256
-from labctl.store.entries import BUNDLE, RunEntry
+from labctl.report.user_cache import private_folder
+from labctl.service.data_dir import cache_of_runs
+from labctl.store.address import StoreAddress, parse_address
+from labctl.store.entries import BUNDLE, RunEntry, newest_entry
+from labctl.store.open_place import open_place
 from labctl.store.place import DamagedObject, Place
 
 _PULLED = ".labctl-pull-"
@@ -79,6 +83,33 @@ def pull(
         where = error.filename or runs
         raise LabctlError(f"{entry.run}: {where}: {error.strerror or error}") from error
     return Pulled(target, PullState.PULLED, entry)
+
+
+def fetched_run(address: str) -> Path:
+    """The directory of a run of a store, verified, in the user's cache.
+
+    Raises StoreError where the store has no such run or cannot be read, LabctlError where there is
+    no room, ConfigurationError.
+    """
+    store, name = _place_and_name(address)
+    place = open_place(store)
+    entry = newest_entry(place, name)
+    if entry is None:
+        raise StoreError(f"{store}: there is no run {name!r} (labctl runs --runs {store})")
+    digest = hashlib.sha256(f"{store} {entry.record_sha256}".encode()).hexdigest()[:20]
+    cache = cache_of_runs()
+    folder = None if cache is None else private_folder(cache / "pulled" / digest)
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="labctl-pulled-"))
+    return pull(entry, place, folder).run
+
+
+def _place_and_name(address: str) -> tuple[StoreAddress, str]:
+    """The store and the name of the run behind it."""
+    store, _, name = address.rstrip("/").rpartition("/")
+    if store.endswith((":", "/")) or not name:
+        raise LabctlError(f"{address} names no run: s3://bucket/prefix/RUN")
+    return parse_address(store), name
 
 
 def fetch_file(

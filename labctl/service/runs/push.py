@@ -26,9 +26,9 @@ from labctl.record.journal import holding, is_held
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import RunRecord
 from labctl.record.record_digest import journal_sha256, record_sha256
-from labctl.report.data.result_tables import summary_json
+from labctl.report.data.query_tables import table_files
+from labctl.report.data.result_files import summary_json
 from labctl.report.data.run_list import run_row
-from labctl.report.data.run_tables import table_files
 from labctl.report.pages.all_pages import write_pages
 from labctl.report.pages.report_files import PAGE_FILE, REVIEW_FILE, SUMMARY_FILE, is_current
 from labctl.store.address import StoreAddress
@@ -40,9 +40,9 @@ from labctl.store.entries import (
     RUNS,
     RunEntry,
     StoredFile,
-    make_store,
     newest_entry,
 )
+from labctl.store.marker import make_store
 from labctl.store.place import Place, holds
 from labctl.store.threads import mapped
 

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from labctl.printable import printable_lines
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
+from labctl.sinks.mqtt.settings import MqttSettings
 from labctl.sinks.schema import SCHEMA, FieldKind, kind_in, shortened
 
 ONLINE, OFFLINE = b"online", b"offline"
@@ -183,3 +184,13 @@ def moment(t_ns: int) -> dict[str, object]:
     except (OverflowError, ValueError, OSError):
         return {"t_ns": t_ns}
     return {"time": f"{when.isoformat()}.{rest_ns // NS_PER_MS:03d}Z", "t_ns": t_ns}
+
+
+def command_topic(settings: MqttSettings, rig: str) -> str:
+    """The topic of commands for a rig."""
+    return f"{base_topic(settings.prefix, rig)}/command"
+
+
+def reply_topic(settings: MqttSettings, rig: str) -> str:
+    """The topic of the replies to commands for a rig."""
+    return f"{base_topic(settings.prefix, rig)}/reply"

@@ -16,7 +16,7 @@ from labctl.record.drive_state import (
     TemperatureSensor,
 )
 from labctl.record.header import Header
-from labctl.report.data.result_tables import summary_json
+from labctl.report.data.result_files import summary_json
 from labctl.report.pages.report import report_page
 from tests.unit.record.test_journal import header
 from tests.unit.report_sample import HOSTILE, plan, qd_sweep, record_of, summary_of

@@ -12,7 +12,7 @@ from labctl.analysis.run.summary import summarise
 from labctl.record.events import Event, EventKind
 from labctl.record.layout import HEADER_FILE
 from labctl.record.reader import RunRecord
-from labctl.report.data.result_tables import phase_rows
+from labctl.report.data.result_files import phase_rows
 from labctl.report.pages.report import report_page
 from labctl.report.text.comparison import comparison_text
 from labctl.report.text.table import table_text

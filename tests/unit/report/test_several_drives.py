@@ -21,7 +21,7 @@ from labctl.errors import ConfigurationError, JournalError
 from labctl.record.header import ChannelInfo
 from labctl.report.charts.run_charts import run_charts
 from labctl.report.data.query import query
-from labctl.report.data.result_tables import drives_csv
+from labctl.report.data.result_files import drives_csv
 from labctl.report.data.run_data import open_run
 from labctl.report.pages.comparison import comparison_page
 from labctl.report.pages.report import report_page

@@ -12,7 +12,7 @@ from labctl.analysis.results import Kept
 from labctl.analysis.run.summary import summarise
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import RunRecord
-from labctl.report.data.result_tables import phases_csv
+from labctl.report.data.result_files import phases_csv
 from labctl.report.pages.report import report_page
 from tests.unit import synthetic_run
 

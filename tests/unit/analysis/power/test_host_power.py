@@ -10,7 +10,7 @@ import pytest
 
 from labctl.analysis.run.summary import summarise
 from labctl.record.reader import RunRecord
-from labctl.report.data.result_tables import phase_rows
+from labctl.report.data.result_files import phase_rows
 from labctl.report.text.table import table_text
 from tests.unit import synthetic_run
 from tests.unit.synthetic_run import Bench

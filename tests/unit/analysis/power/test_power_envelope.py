@@ -18,7 +18,7 @@ from labctl.analysis.results import WindowMaximum, length_text
 from labctl.analysis.run.summary import summarise
 from labctl.record.header import ChannelInfo, RailInfo
 from labctl.report.charts.power_envelope import envelope_chart
-from labctl.report.data.result_tables import phases_csv
+from labctl.report.data.result_files import phases_csv
 from tests.unit import synthetic_run
 from tests.unit.synthetic_run import IDLE, Bench, Load, Meter
 

@@ -19,7 +19,7 @@ from labctl.capture.host.machine import LocalMachine
 from labctl.record.events import Event, EventKind
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.report.charts.cpu_use import cpu_chart
-from labctl.report.data.result_tables import cpu_csv, phase_rows
+from labctl.report.data.result_files import cpu_csv, phase_rows
 from tests.fio_result import final_result
 from tests.unit import synthetic_run
 from tests.unit.machine_of_files import MachineOfFiles

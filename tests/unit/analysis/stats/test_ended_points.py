@@ -17,7 +17,7 @@ from labctl.analysis.run.summary import summarise
 from labctl.record.layout import HEADER_FILE
 from labctl.record.point_end import PointEnd, PointEnding, PointNumber, PointState
 from labctl.record.reader import RunRecord
-from labctl.report.data.result_tables import phase_rows
+from labctl.report.data.result_files import phase_rows
 from labctl.report.pages.report import report_page
 from tests.unit.synthetic_run import WORK, Bench, Load, build
 

@@ -21,7 +21,7 @@ from labctl.analysis.steady_state.window_means import (
 )
 from labctl.config.plan import parse_plan
 from labctl.record.events import Event
-from labctl.report.data.result_tables import phases_csv, points_csv
+from labctl.report.data.result_files import phases_csv, points_csv
 from labctl.report.text.table import table_text
 from tests.unit.report_sample import summary_of
 

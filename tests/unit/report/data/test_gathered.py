@@ -16,7 +16,7 @@ import pytest
 from labctl.errors import ConfigurationError, StoreError
 from labctl.record import run_stamps
 from labctl.record.journal import holding
-from labctl.report.data import folder_runs, gathered, parts, run_tables
+from labctl.report.data import folder_runs, gathered, parts, query_tables
 from labctl.report.data.compact import compact_place
 from labctl.report.data.query import query
 from tests.unit.synthetic_run import WORK, Bench, build
@@ -50,13 +50,13 @@ def cache(tmp_path: Path) -> Path:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the runs that are analysed."""
     names: list[str] = []
-    real = run_tables.tables_of
+    real = query_tables.tables_of
 
-    def counted(path: Path) -> dict[str, list[dict[str, run_tables.Field]]]:
+    def counted(path: Path) -> dict[str, list[dict[str, query_tables.Field]]]:
         names.append(path.name)
         return real(path)
 
-    monkeypatch.setattr(run_tables, "tables_of", counted)
+    monkeypatch.setattr(query_tables, "tables_of", counted)
     return names
 
 
@@ -64,9 +64,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the runs of which not only the stamp is looked at."""
     names: list[str] = []
-    real = run_tables.fingerprint
+    real = query_tables.fingerprint
 
-    def counted(path: Path) -> run_tables.Fingerprint:
+    def counted(path: Path) -> query_tables.Fingerprint:
         names.append(path.name)
         return real(path)
 
@@ -228,7 +228,7 @@ def test_compacted_tables_are_used_and_say_the_same(
     runs: Path, cache: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = "SELECT * FROM {} ORDER BY ALL"
-    before = {table: query(everything.format(table), [runs]) for table in run_tables.TABLES}
+    before = {table: query(everything.format(table), [runs]) for table in query_tables.TABLES}
     first = compact_place(runs, cache)
     assert first.written == 1 and not first.left_out
     again = compact_place(runs, cache)

@@ -14,7 +14,7 @@ from labctl.cli.results.query import run_query
 from labctl.errors import ConfigurationError
 from labctl.record.reader import RunRecord
 from labctl.report.data.query import answer_csv, answer_json, query
-from labctl.report.data.run_tables import PHASES_FILE, fingerprint
+from labctl.report.data.query_tables import PHASES_FILE, fingerprint
 from tests.unit.synthetic_run import WORK, Bench, build
 
 duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labctl.errors import StoreError
-from labctl.report.data import parts, run_tables
+from labctl.report.data import parts, query_tables
 from labctl.report.data.compact import compact_place
 from labctl.report.data.query import query
 from labctl.report.data.runs_at import rows_at
@@ -112,7 +112,7 @@ def test_what_is_not_as_it_should_be_is_left_out_and_named(
         faults = ("newer labctl", "phases.parquet is damaged", "run.parquet is missing")
         for word in (*names, *faults):
             assert word in text
-    monkeypatch.setattr(run_tables, "LAYOUT", 99)
+    monkeypatch.setattr(query_tables, "LAYOUT", 99)
     put_tables(place, run, "later", labctl_version="9.9")
     monkeypatch.undo()
     found = query(BY_RUN, [place.address], cache)

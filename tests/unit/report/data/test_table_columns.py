@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from labctl.report.data.query import query
-from labctl.report.data.result_tables import phase_rows
-from labctl.report.data.run_tables import TABLES, sql_type, tables_of
+from labctl.report.data.query_tables import TABLES, sql_type, tables_of
+from labctl.report.data.result_files import phase_rows
 from tests.unit.report_sample import plan, qd_sweep, summary_of, throttled
 from tests.unit.several_drives import several
 from tests.unit.synthetic_run import WORK, Bench, build

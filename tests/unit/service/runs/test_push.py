@@ -23,8 +23,9 @@ from labctl.service.runs.pull import PullState, pull
 from labctl.service.runs.push import PushState, push
 from labctl.service.runs.retention import Decision, Rule, Step, carry_out, decide
 from labctl.store.address import StoreAddress
-from labctl.store.entries import BUNDLE, MARKER, entry_from, make_store, newest_entry, read_entries
+from labctl.store.entries import BUNDLE, entry_from, newest_entry, read_entries
 from labctl.store.folder_place import FolderPlace
+from labctl.store.marker import MARKER, make_store
 from tests.servers.influx_run import MadeRun
 
 RUN = "20260101T000000Z_bench_made-up"

@@ -13,7 +13,7 @@ import numpy as np
 
 from labctl.analysis.results import Estimate, RunSummary
 from labctl.config.sweeps import Sweep
-from labctl.report.data.result_tables import phases_csv, summary_json
+from labctl.report.data.result_files import phases_csv, summary_json
 from tests.unit.report_sample import plan, qd_sweep, summary_of, throttled
 
 DOCS = Path(__file__).parents[4] / "docs" / "report.md"

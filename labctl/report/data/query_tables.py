@@ -18,7 +18,7 @@ from labctl.installed import Extra, labctl_version, need
 from labctl.record.atomic_write import replacing
 from labctl.record.layout import raw_files
 from labctl.record.reader import RunRecord, refuse_links
-from labctl.report.data.result_tables import Field
+from labctl.report.data.result_files import Field
 
 if TYPE_CHECKING:
     import duckdb
@@ -116,7 +116,7 @@ def _make_tables(maker: duckdb.DuckDBPyConnection, path: Path, wanted: str, spar
 def tables_of(path: Path) -> dict[str, list[dict[str, Field]]]:
     """The rows of a run, by table. Raises JournalError when it is no run that may be read."""
     from labctl.analysis.run.summary import summarise
-    from labctl.report.data.result_tables import drive_rows, phase_rows
+    from labctl.report.data.result_files import drive_rows, phase_rows
 
     refuse_links(path)
     summary = summarise(RunRecord(path))

@@ -13,7 +13,7 @@ from rich.screen import Screen
 
 from labctl.capture.meters.live_values import LiveRail
 from labctl.cli.overnight.status import rig_lines
-from labctl.cli.overnight.watch import KEYS, ScreenState, local_screen
+from labctl.cli.overnight.watch_screen import KEYS, ScreenState, local_screen
 from labctl.fio.status import LiveRates
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import Attempt, Job, JobState
