@@ -282,24 +282,29 @@ class Wt300:
                 self._scpi.resynchronise()
                 self._unread += 1
                 return self._all(Status.UNREADABLE, self._asked_ns, str(error))
-            if updated:
-                return self._updated(before_ns, self._clock())
+            while updated:
+                asked_ns = self._clock()
+                batch = self._updated(before_ns, asked_ns)
+                if batch is not None:
+                    return batch
+                before_ns, self._asked_ns = self._asked_ns, asked_ns
+                updated = time.monotonic() < deadline
         return Batch()
 
     def close(self) -> None:
         """Give the front panel back. An integration goes on: it is the user's to look at."""
         self._scpi.close(":COMM:REM OFF")
 
-    def _updated(self, before_ns: int, answered_ns: int) -> Batch:
-        """The numbers of an update that ended between two moments."""
+    def _updated(self, before_ns: int, answered_ns: int) -> Batch | None:
+        """The numbers of an update that ended between two moments; None where the next one was over
+        before they came: then they may be of either."""
         ended_ns = (before_ns + answered_ns) // 2
         t_ns = ended_ns - round(_COMPUTING_S * 0.5e9) - self._update_ns // 2
         if changed := self._panel.changed(answered_ns):
             self.start()
             return self._all(changed[0], t_ns, changed[1])
-        previous_ns, self._ended_ns = self._ended_ns, ended_ns
-        measured = self._settings.measured
-        query = ":NUM:NORM:VAL?;:STAT:COND?" + (";:INTEG:STAT?" * self._settings.integrate)
+        measured, integrate = self._settings.measured, self._settings.integrate
+        query = ":NUM:NORM:VAL?;:STAT:COND?" + ";:INTEG:STAT?" * integrate + ";:STAT:EESR?"
         try:
             answers = self._scpi.ask(query).split(";")
             if len(answers) != query.count("?"):
@@ -308,9 +313,13 @@ class Wt300:
             if len(values) != len(measured):
                 raise ProtocolError(f"expected {len(measured)} numbers, got {answers[0][:60]!r}")
             clipped = peak_over(parse_condition(answers[1]), self._settings.element)
+            if parse_condition(answers[-1]) & _UPDATED:
+                return None
         except ProtocolError as error:
             self._scpi.resynchronise()
+            self._ended_ns = ended_ns
             return self._all(Status.UNREADABLE, t_ns, str(error))
+        previous_ns, self._ended_ns = self._ended_ns, ended_ns
         readings: list[tuple[str, int, float | Status, str]] = []
         for quantity, value in zip(measured, values, strict=True):
             detail = ""

@@ -85,14 +85,14 @@ def _at(clock: Clock, ask: Any) -> Any:
 
 
 def test_a_whole_session() -> None:
-    query = ":NUM:NORM:VAL?;:STAT:COND?"
+    query = ":NUM:NORM:VAL?;:STAT:COND?;:STAT:EESR?"
     with ExpectedExchange(
         *OPEN,
         *start(),
         NOT_YET,
         NOT_YET,
         UPDATED,
-        (query, "6.1320E+00,12.010E+00,0.5106E+00;0"),
+        (query, "6.1320E+00,12.010E+00,0.5106E+00;0;0"),
         (":COMM:REM OFF", None),
     ) as line:
         instrument = meter(line)
@@ -118,7 +118,7 @@ def test_the_end_of_a_window_is_between_two_questions() -> None:
         NOT_YET,
         NOT_YET,
         UPDATED,
-        (":NUM:NORM:VAL?;:STAT:COND?", "6.0E+00;0"),
+        (":NUM:NORM:VAL?;:STAT:COND?;:STAT:EESR?", "6.0E+00;0;0"),
     ) as line:
         clock = Clock(0)
         instrument = meter(line, clock, quantities=["power"])
@@ -154,9 +154,9 @@ def test_what_is_no_number_is_a_status(
     values: str, condition: int, statuses: dict[str, Status]
 ) -> None:
     """The bits: IM WT310E-17EN, page 7-5; another element's do not count."""
-    answer = f"{values};{condition}"
+    answer = f"{values};{condition};0"
     with ExpectedExchange(
-        *start(), NOT_YET, UPDATED, (":NUM:NORM:VAL?;:STAT:COND?", answer)
+        *start(), NOT_YET, UPDATED, (":NUM:NORM:VAL?;:STAT:COND?;:STAT:EESR?", answer)
     ) as line:
         instrument = meter(line)
         instrument.start()
@@ -172,7 +172,7 @@ def test_peaks_of_each_element() -> None:
 
 
 def test_updates_that_nobody_asked_for_are_lost_with_a_count() -> None:
-    value: Step = (":NUM:NORM:VAL?;:STAT:COND?", "6.0E+00;0")
+    value: Step = (":NUM:NORM:VAL?;:STAT:COND?;:STAT:EESR?", "6.0E+00;0;0")
     with ExpectedExchange(*start(("P",)), NOT_YET, UPDATED, value, UPDATED, value) as line:
         clock = Clock(0)
         instrument = meter(line, clock, quantities=["power"])
@@ -188,8 +188,26 @@ def test_updates_that_nobody_asked_for_are_lost_with_a_count() -> None:
     assert batch.blocks
 
 
+def test_numbers_that_may_be_of_either_of_two_updates_are_read_again() -> None:
+    """A busy host asks for the numbers so late that the next update is over, or ends meanwhile."""
+    query = ":NUM:NORM:VAL?;:STAT:COND?;:STAT:EESR?"
+    steps = (NOT_YET, UPDATED, (query, "6.0E+00;0;1"), (query, "7.0E+00;0;0"))
+    with ExpectedExchange(*start(("P",)), *steps) as line:
+        clock = Clock(0)
+        instrument = meter(line, clock, quantities=["power"])
+        instrument._panel.changed = lambda _now: None  # type: ignore[method-assign]
+        instrument.start()
+        instrument._scpi.ask = _at(clock, instrument._scpi.ask)  # type: ignore[method-assign]
+        batch = instrument.read()
+    (block,), (pair,) = batch.blocks, batch.clock_pairs
+    assert block.values.tolist() == [7.0]
+    # that update ended after the first question (sent at 0 ms), before the first numbers (40 ms)
+    ended_ns = block.t_ns[0] + 10e6 + 125e6 - 4e6
+    assert abs(ended_ns - 20e6) <= 5e6 and pair.round_trip_ns == 40_000_000
+
+
 def test_an_update_whose_end_could_not_be_read_is_missing_once() -> None:
-    value: Step = (":NUM:NORM:VAL?;:STAT:COND?", "6.0E+00;0")
+    value: Step = (":NUM:NORM:VAL?;:STAT:COND?;:STAT:EESR?", "6.0E+00;0;0")
     garbled: Step = (":STAT:EESR?", "1x")
     steps = (NOT_YET, UPDATED, value, garbled, UPDATED, value, UPDATED, value)
     with ExpectedExchange(*start(("P",)), *steps) as line:
@@ -206,7 +224,7 @@ def test_an_update_whose_end_could_not_be_read_is_missing_once() -> None:
 
 
 def test_watt_hours_and_what_becomes_of_the_integration() -> None:
-    query = ":NUM:NORM:VAL?;:STAT:COND?;:INTEG:STAT?"
+    query = ":NUM:NORM:VAL?;:STAT:COND?;:INTEG:STAT?;:STAT:EESR?"
     integrate: list[Step] = [(":INTEG:MODE NORM", None), (":INTEG:TIM 0,0,0", None)]
     with ExpectedExchange(
         *start(("P", "WH"), *integrate),
@@ -214,9 +232,9 @@ def test_watt_hours_and_what_becomes_of_the_integration() -> None:
         NO_ERROR,
         NOT_YET,
         UPDATED,
-        (query, "6.0E+00,1.23456E+00;2;STAR"),
+        (query, "6.0E+00,1.23456E+00;2;STAR;0"),
         UPDATED,
-        (query, "6.0E+00,1.23456E+00;0;STOP"),
+        (query, "6.0E+00,1.23456E+00;0;STOP;0"),
     ) as line:
         clock = Clock(0)
         instrument = meter(line, clock, quantities=["power"], **ENERGY)
