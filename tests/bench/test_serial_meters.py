@@ -125,12 +125,13 @@ def test_both_rails_on_a_power_sensor(create: Any) -> None:
     for channel, true in (("voltage_0", 12.05), ("voltage_1", 3.302)):
         assert abs(np.mean(numbers(batches, channel)[1]) - true) <= limits[channel].limit(true)
     t_ns, shown = numbers(batches, "current_0")
-    shown = shown[t_ns < t_ns[0] + 2 * PERIOD_S * 1e9]  # whole periods of the triangle
-    t_s = (t_ns[: len(shown)] - t_ns[0]) * 1e-9  # a busy host may lose some: the mean over time
-    middles = (shown[1:] + shown[:-1]) / 2
-    assert abs(middles @ np.diff(t_s) / t_s[-1] - 1.0) < 0.05
-    assert shown.min() == pytest.approx(0.5, abs=0.06)
-    assert shown.max() == pytest.approx(1.5, abs=0.06)
+    # the meter's clock began at any moment; a busy host may lose some readings, whose time is lost
+    whole = int(np.argmax(np.append(np.diff(t_ns) > 7e6, True))) + 1
+    off = [
+        np.abs(shown[:whole] - amps(t_ns[:whole] + begin_ns)).max()
+        for begin_ns in np.arange(0, PERIOD_S * 1e9, 2e6)
+    ]
+    assert whole >= 100 and min(off) < 0.06
 
 
 @pytest.mark.parametrize("name", ["vc", "bm"])

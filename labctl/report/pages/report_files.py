@@ -41,8 +41,9 @@ def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
     """
     # altair and vl-convert take a second to load: only who wants charts waits for them
     from labctl.report.charts.run_charts import run_charts
+    from labctl.report.pages.offline_page import Drawn
     from labctl.report.pages.pictures import write_pictures
-    from labctl.report.pages.report import Drawn, report_page
+    from labctl.report.pages.report import report_page
 
     written = [
         write_atomically(record.path / name, data) for name, data in _tables(summary).items()

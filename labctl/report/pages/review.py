@@ -21,8 +21,8 @@ from labctl.report.charts.per_drive import drive_charts
 from labctl.report.charts.sweeps import sweep_charts
 from labctl.report.charts.theme import Chart, signed
 from labctl.report.key_figures import source_words
+from labctl.report.pages.offline_page import Drawn, offline_page
 from labctl.report.pages.pictures import write_pictures
-from labctl.report.pages.report import Drawn, offline_page
 from labctl.report.pages.report_files import REVIEW_FILE
 from labctl.report.panels import panels
 from labctl.report.review_charts.conditioned import conditioned_figure

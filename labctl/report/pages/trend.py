@@ -9,7 +9,7 @@ from labctl.analysis.compare.series_table import WATCHED
 from labctl.analysis.compare.trend_results import Trend, TrendSeries, TrendVerdict
 from labctl.report.charts.theme import static_svg
 from labctl.report.charts.trend import trend_charts
-from labctl.report.pages.report import Drawn, offline_page
+from labctl.report.pages.offline_page import Drawn, offline_page
 from labctl.report.trend_words import (
     by_quantity,
     chance,

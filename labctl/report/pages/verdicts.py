@@ -12,7 +12,7 @@ from labctl.record.reader import RunRecord
 from labctl.report.charts.power_verdict import BINS, verdict_chart, window_of
 from labctl.report.charts.theme import Chart, signed, static_svg
 from labctl.report.key_figures import source_words
-from labctl.report.pages.report import Drawn, offline_page
+from labctl.report.pages.offline_page import Drawn, offline_page
 
 MOST_PICTURES = 24
 """Of the checks that failed; of each limit the closest one is always shown."""
