@@ -61,7 +61,7 @@ QUANTITIES = {
 """What has a repeatability, as a person and as the schema calls it."""
 
 
-def _of(slot: str) -> str:
+def _of_compared_run(slot: str) -> str:
     """The conditions for one of the chosen runs, which the slot names whole.
 
     By nothing else: InfluxDB tries a pattern on the names of all runs, 20 ms a query of a thousand.
@@ -83,14 +83,14 @@ def _in_its_colour(slot: str) -> list[DynamicConfigValue]:
     return [in_color(color), prop("displayName", f"${{{slot}}}")]
 
 
-def _refs(*queries: str) -> list[Query]:
+def _compared_queries(*queries: str) -> list[Query]:
     return [rows(query, chr(ord("A") + place)) for place, query in enumerate(queries)]
 
 
 def _runs() -> TablePanel:
     queries = (
         f'SELECT "index" + {number} AS "no", "run", "drive", "rig" FROM "phase" '
-        f"WHERE {_of(slot)} AND {FIRST_PHASE} LIMIT 1"
+        f"WHERE {_of_compared_run(slot)} AND {FIRST_PHASE} LIMIT 1"
         for number, slot in enumerate(SLOTS, start=1)
     )
     numbered = value_mappings(
@@ -104,7 +104,7 @@ def _runs() -> TablePanel:
                 "The runs that are compared, the earliest first, each in its colour.",
                 "No run in the time range",
             ),
-            *_refs(*queries),
+            *_compared_queries(*queries),
             size=Size(11, 8),
         )
         .transformations([merged(), renamed({"Time": "began"})])
@@ -154,7 +154,7 @@ def _differences() -> TablePanel:
             "labctl compare judges by repeats. Of rounds: the mean of all, ± the mean of theirs.",
             "No second run with this workload",
         ),
-        *_refs(*(against_first(slot) for slot in SLOTS[1:])),
+        *_compared_queries(*(against_first(slot) for slot in SLOTS[1:])),
         size=Size(13, 8),
     ).override_by_regexp("/.*/", [prop("custom.minWidth", 80)])
     panel.override_by_name("label", label_column())
@@ -181,10 +181,15 @@ def _side_by_side(title: str, description: str, unit: str, value: str) -> Panel:
     """Bars per queue depth, one colour a run."""
     queries = (
         f'SELECT "qd", "label", {value} AS "{slot}" FROM "phase" '
-        f"WHERE {_of(slot)} AND {MEASURE} AND {OF_WORKLOAD}"
+        f"WHERE {_of_compared_run(slot)} AND {MEASURE} AND {OF_WORKLOAD}"
         for slot in SLOTS
     )
-    panel = bars(PanelText(title, description, NO_PHASE), unit, *_refs(*queries), size=Size(12, 9))
+    panel = bars(
+        PanelText(title, description, NO_PHASE),
+        unit,
+        *_compared_queries(*queries),
+        size=Size(12, 9),
+    )
     for slot in SLOTS:
         panel.override_by_name(slot, _in_its_colour(slot))
     return panel.override_by_field_type("string", only_point()).transformations(
@@ -192,7 +197,7 @@ def _side_by_side(title: str, description: str, unit: str, value: str) -> Panel:
     )
 
 
-def _charts() -> build.Row:
+def _charts_of_compared_runs() -> build.Row:
     return row(
         "Per queue depth: $workload",
         _side_by_side(
@@ -217,7 +222,7 @@ def _charts() -> build.Row:
     )
 
 
-def _table() -> build.Row:
+def _table_of_compared_runs() -> build.Row:
     names = {
         "run": "run",
         "drive": "drive",
@@ -271,7 +276,7 @@ def _from_first_phases(tag: str, where: str, which: str) -> str:
     )
 
 
-def _slot(number: int, name: str) -> build.QueryVariable:
+def _compared_run_variable(number: int, name: str) -> build.QueryVariable:
     """A hidden variable: the so-manieth of the chosen runs, which is a choice of one."""
     runs = _from_first_phases("part", CHOSEN, f"LIMIT 1 OFFSET {number}")
     return one(name, name, runs).hide(VariableHide.HIDE_VARIABLE)
@@ -326,7 +331,10 @@ def dashboard() -> build.Dashboard:
         .with_variable(quantity)
     )
     for number, name in enumerate(SLOTS):
-        made.with_variable(_slot(number, name))
+        made.with_variable(_compared_run_variable(number, name))
     return (
-        made.with_panel(_runs()).with_panel(_differences()).with_row(_charts()).with_row(_table())
+        made.with_panel(_runs())
+        .with_panel(_differences())
+        .with_row(_charts_of_compared_runs())
+        .with_row(_table_of_compared_runs())
     )

@@ -60,7 +60,7 @@ OUTCOMES = text_mappings(
 STATE_COLORS = {"running": OK_COLOR, "idle": QUIET_COLOR}
 
 
-def _tile() -> stat.Panel:
+def _lab_overview_tile() -> stat.Panel:
     """A rig's tile. Whether it is silent is asked of the database, whatever it last said.
 
     The names of the lines are those of the columns: a name that an override gives is no longer
@@ -203,7 +203,7 @@ def dashboard() -> build.Dashboard:
         .with_variable(datasource_variable())
         .with_variable(rig)
         .annotations(event_annotations())
-        .with_panel(_tile())
+        .with_panel(_lab_overview_tile())
         .with_row(_last_day())
         .with_row(_over_time())
     )

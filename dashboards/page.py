@@ -30,7 +30,7 @@ TAKES_RIGS = ("labctl-power-per-qd", "labctl-compare")
 """Dashboards where any number of rigs can be chosen, so that one rig can, too."""
 
 
-def _links(uid: str, rigs: str) -> list[Builder[model.DashboardLink]]:
+def _dashboard_page_links(uid: str, rigs: str) -> list[Builder[model.DashboardLink]]:
     """To the other dashboards, with the rigs where they can take them.
 
     One by one and not all variables: "All", or several, would be a value that is not there where
@@ -67,7 +67,7 @@ def page(
         .time(time_from, "now")
         .timezone("browser")
         .tooltip(model.DashboardCursorSync.CROSSHAIR)
-        .links(_links(uid, "&${rig:queryparam}" if pass_rigs else ""))
+        .links(_dashboard_page_links(uid, "&${rig:queryparam}" if pass_rigs else ""))
         .refresh(refresh)
     )
 

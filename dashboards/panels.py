@@ -181,7 +181,7 @@ def over_time(
     )
 
 
-def _big(
+def _big_number_panel(
     text: PanelText, unit: str, queries: Sequence[Builder[Dataquery]], size: Size, fields: str
 ) -> stat.Panel:
     reduce = common.ReduceDataOptions().calcs(["lastNotNull"]).values(False)
@@ -206,7 +206,9 @@ def numbers(
 ) -> stat.Panel:
     """Values with their names: of the columns that ``fields`` matches, or of numbers."""
     named = common_models.BigValueTextMode.VALUE_AND_NAME
-    return _big(text, unit, queries, size, fields).text_mode(named).text(letters(13, 22))
+    return (
+        _big_number_panel(text, unit, queries, size, fields).text_mode(named).text(letters(13, 22))
+    )
 
 
 def number(
@@ -214,7 +216,7 @@ def number(
 ) -> stat.Panel:
     """One value, as big as the panel: the last one, or the last one of the column ``field``."""
     alone = common_models.BigValueTextMode.VALUE
-    return _big(text, unit, [query], size, field).text_mode(alone)
+    return _big_number_panel(text, unit, [query], size, field).text_mode(alone)
 
 
 def texts_of(

@@ -46,7 +46,7 @@ MORE = {
 """Columns of the second table; behind them come the rails'."""
 
 
-def _table(
+def _phase_table(
     title: str, description: str, columns: Mapping[str, str], run: str, more: str = ""
 ) -> table.Panel:
     fields = ", ".join(f'"{field}"' for field in columns)
@@ -65,7 +65,7 @@ def _table(
 def every_phase(run: str) -> build.Row:
     """Both tables of the phases of a run; ``run``: the condition that chooses it."""
     results = (
-        _table(
+        _phase_table(
             "Every phase",
             "The numbers of summary.json, ± the expanded uncertainty (k = 2) of the watts.",
             RESULTS,
@@ -80,7 +80,7 @@ def every_phase(run: str) -> build.Row:
         .override_by_name("steady", [as_override(STEADY)])
     )
     more = (
-        _table(
+        _phase_table(
             "More of every phase",
             "Energy, what the drive did where it surely was not throttled, and the watts of each "
             "rail with their expanded uncertainty (k = 2).",

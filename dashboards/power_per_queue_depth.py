@@ -67,7 +67,7 @@ BY_DEPTH = [sorted_by("qd"), without("Time", "qd")]
 """Numerically: tags would sort as text (1, 16, 32, 4)."""
 
 
-def _names() -> list[Builder[model.Panel]]:
+def _queue_depth_title_panels() -> list[Builder[model.Panel]]:
     newest = rows(
         f'SELECT "index", "rig", "drive", "run" FROM "phase" WHERE $timeFilter AND {RUN} '
         "ORDER BY time DESC LIMIT 1"
@@ -111,7 +111,7 @@ def _names() -> list[Builder[model.Panel]]:
     ]
 
 
-def _headline() -> list[Builder[model.Panel]]:
+def _queue_depth_headline() -> list[Builder[model.Panel]]:
     def highest(field: str) -> Query:
         return Query(f'SELECT max("{field}") FROM "phase" WHERE {MEASURED}')
 
@@ -176,7 +176,7 @@ def _headline() -> list[Builder[model.Panel]]:
     ]
 
 
-def _totals() -> NumberPanel:
+def _total_power_per_depth() -> NumberPanel:
     """One tile over each bar of the chart below it. A bar chart prints the part of each rail, and
     never their sum; nor can it print what U allows."""
     query = f'SELECT "qd", "bar_label", "bar_text" FROM "phase" WHERE {OF_CHART}'
@@ -198,7 +198,7 @@ def _totals() -> NumberPanel:
     )
 
 
-def _rails() -> Panel:
+def _rail_power_per_depth() -> Panel:
     """Phases without a total keep their place and have no bar: the rails that are known would look
     like a smaller drive."""
     of_total = f'FROM "phase" WHERE {OF_CHART} AND "watts" > 0'
@@ -254,9 +254,9 @@ def _per_workload() -> build.Row:
     )
     return row(
         "$workload",
-        _totals(),
+        _total_power_per_depth(),
         best,
-        _rails(),
+        _rail_power_per_depth(),
         efficiency.override_by_name("IOPS/W", [in_color(BLUE)]).transformations(
             [*BY_DEPTH, renamed({"iops_per_watt": "IOPS/W"})]
         ),
@@ -276,7 +276,7 @@ def _per_workload() -> build.Row:
                 ),
             ]
         ),
-        _envelope(),
+        _power_envelope_per_depth(),
         _laid_over("Watts of two runs", "Mean total watts of the phase.", IN_WATTS, "watts"),
         _laid_over(
             "IOPS per watt of two runs",
@@ -360,7 +360,7 @@ ENVELOPE = {
 """Lengths of windows that have a bar, and their colours."""
 
 
-def _envelope() -> Panel:
+def _power_envelope_per_depth() -> Panel:
     columns = ", ".join(f'"{field}"' for field in ENVELOPE)
     panel = bars(
         PanelText(
@@ -386,7 +386,7 @@ def _of_each_meter(quantity: str) -> str:
     return f"/^host_{quantity}_(.*[^u]|.*[^_]u|u)$/"
 
 
-def _host() -> build.Row:
+def _host_power_per_depth() -> build.Row:
     """The drive's host beside the drive. Its watts are in no number of the drive."""
 
     def beside(text: PanelText, unit: str, quantity: str) -> Panel:
@@ -470,6 +470,12 @@ def dashboard() -> build.Dashboard:
             ).hide(model.VariableHide.HIDE_VARIABLE)
         )
     )
-    for panel in (*_names(), *_headline(), throttling_list(OF_ALL_DRIVES, Size(24, 5))):
+    for panel in (
+        *_queue_depth_title_panels(),
+        *_queue_depth_headline(),
+        throttling_list(OF_ALL_DRIVES, Size(24, 5)),
+    ):
         made.with_panel(panel)
-    return made.with_row(_per_workload()).with_row(_host()).with_row(every_phase(RUN))
+    return (
+        made.with_row(_per_workload()).with_row(_host_power_per_depth()).with_row(every_phase(RUN))
+    )

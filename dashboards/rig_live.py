@@ -71,7 +71,7 @@ HOST_LINE = [
 NO_LEGEND = prop("custom.hideFrom", {"viz": False, "legend": True, "tooltip": True})
 
 
-def _names() -> list[Builder[model.Panel]]:
+def _rig_live_names() -> list[Builder[model.Panel]]:
     """Rig, drive, run and phase, from the newest event: in sight on a wall, too. Whether what is
     shown is of now says the state."""
     newest = rows(f'SELECT "rig", "drive", "run", "title" {PHASES} ORDER BY time DESC LIMIT 1')
@@ -98,7 +98,7 @@ def _names() -> list[Builder[model.Panel]]:
     return [rig, in_colour, *others]
 
 
-def _now() -> list[Builder[model.Panel]]:
+def _rig_live_numbers() -> list[Builder[model.Panel]]:
     total = (
         'SELECT "watts" AS "total" FROM '
         f'(SELECT last("alive") AS "alive", "watts" FROM "rig" WHERE {HEARD})'
@@ -215,7 +215,7 @@ _VERDICTS = value_mappings(
 )
 
 
-def _charts() -> list[Builder[model.Panel]]:
+def _rig_live_charts() -> list[Builder[model.Panel]]:
     by_bin = f"WHERE $timeFilter AND {RIG} GROUP BY time($__interval)"
     power = over_time(
         PanelText(
@@ -303,10 +303,10 @@ def _charts() -> list[Builder[model.Panel]]:
     for panel in (power, volts):
         for rail, color in RAILS_IN_COLOUR:
             panel.override_by_regexp(rail, color)
-    return [power.axis_soft_min(0), temperature, *_workload(), volts]
+    return [power.axis_soft_min(0), temperature, *_rig_live_workload(), volts]
 
 
-def _workload() -> list[Builder[model.Panel]]:
+def _rig_live_workload() -> list[Builder[model.Panel]]:
     def of_io(title: str, description: str, unit: str, column: str) -> Panel:
         panel = over_time(
             PanelText(title, description, "No I/O in the time range"),
@@ -390,6 +390,6 @@ def dashboard() -> build.Dashboard:
         .with_variable(rig_to_watch())
         .annotations(event_annotations(RIG))
     )
-    for panel in (*_names(), *_now(), *_charts(), *_what_happened()):
+    for panel in (*_rig_live_names(), *_rig_live_numbers(), *_rig_live_charts(), *_what_happened()):
         made.with_panel(panel)
     return made

@@ -74,19 +74,22 @@ class Lab:
     ) -> None:
         """One point."""
         head = ",".join(
-            [measurement, *(f"{key}={_name(value)}" for key, value in tags.items() if value)]
+            [
+                measurement,
+                *(f"{key}={_escaped_sample_name(value)}" for key, value in tags.items() if value),
+            ]
         )
-        body = ",".join(f"{key}={_value(value)}" for key, value in fields.items())
+        body = ",".join(f"{key}={_sample_field_value(value)}" for key, value in fields.items())
         self.lines.append(f"{head} {body} {t_ns}")
 
 
-def _name(text: str) -> str:
+def _escaped_sample_name(text: str) -> str:
     for special in ",= ":
         text = text.replace(special, f"\\{special}")
     return text
 
 
-def _value(value: Value) -> str:
+def _sample_field_value(value: Value) -> str:
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
@@ -97,17 +100,19 @@ def lab(now_ns: int) -> Lab:
     """The last day of the lab up to ``now_ns`` (ns since the Unix epoch)."""
     made = Lab()
     now_s = now_ns // NS_PER_S
-    _run(made, "bench-1", "SN 001/A=1", now_s - 7200, now_s, hotter_celsius=0.0)
+    _sample_run(made, "bench-1", "SN 001/A=1", now_s - 7200, now_s, hotter_celsius=0.0)
     live_s = now_s - 195
-    _run(made, "bench-1", "SN 001/A=1", live_s, now_s, hotter_celsius=14.0)
-    _run(made, "bench-2", "SN-002", now_s - 80_000, now_s - 79_880, hotter_celsius=2.0, failed=True)
+    _sample_run(made, "bench-1", "SN 001/A=1", live_s, now_s, hotter_celsius=14.0)
+    _sample_run(
+        made, "bench-2", "SN-002", now_s - 80_000, now_s - 79_880, hotter_celsius=2.0, failed=True
+    )
     crashed_s, finished_s = now_s - 3600, now_s - 1800
     for rig, state, until in (
         ("bench-1", "running", now_s),
         ("bench-2", "idle", crashed_s),
         ("bench-3", "idle", finished_s),
     ):
-        for second in _heartbeats(until):
+        for second in _sample_heartbeats(until):
             last = rig == "bench-3" and second == until
             fields: dict[str, Value] = {
                 "state": state,
@@ -128,13 +133,13 @@ def _idle_records(made: Lab, rig: str, now_s: int) -> None:
     another drive, which has no name."""
     ended_s, next_s = now_s - 90_000, now_s - 3600
     run = {"rig": rig, "drive": "SN-004", "run": _run_id(rig, ended_s - 60)}
-    _event(made, run, "run_ended", "warning", "run interrupted", ended_s)
+    _sample_event(made, run, "run_ended", "warning", "run interrupted", ended_s)
     for begin_s, end_s in ((ended_s, next_s), (next_s, now_s)):
         tags = {"rig": rig, "run": _run_id(rig, begin_s, "idle")}
-        _event(made, tags, "run_started", "info", "run started", begin_s)
+        _sample_event(made, tags, "run_started", "info", "run started", begin_s)
         if end_s < now_s:
-            _event(made, tags, "run_ended", "info", "run completed", end_s)
-    for second in _heartbeats(now_s):
+            _sample_event(made, tags, "run_ended", "info", "run completed", end_s)
+    for second in _sample_heartbeats(now_s):
         fields: dict[str, Value] = {
             "state": "idle",
             "alive": 1,
@@ -152,7 +157,7 @@ def _idle_records(made: Lab, rig: str, now_s: int) -> None:
         made.add("rig", {"rig": rig}, fields, second * NS_PER_S)
 
 
-def _heartbeats(until: int) -> list[int]:
+def _sample_heartbeats(until: int) -> list[int]:
     """Of a day, sparser than they are but for the last ones."""
     return [*range(until - 86_400, until - 60, 30), *range(until - 60, until + 1, HEARTBEAT_S)]
 
@@ -163,9 +168,9 @@ def at_work(
     """What a heartbeat says of the run that began at ``begin_s``."""
     index = min((second - begin_s) // PHASE_S, len(PHASES) - 1)
     work, depth = PHASES[index]
-    watts, celsius = _watts(work, depth), _celsius(work, depth, hotter_celsius)
+    watts, celsius = _sample_watts(work, depth), _sample_celsius(work, depth, hotter_celsius)
     left_s = begin_s + len(PHASES) * PHASE_S + LONGER_S - second
-    label = _label(work, depth)
+    label = _sample_phase_label(work, depth)
     return {
         "run": _run_id(rig, begin_s),
         "drive": drive,
@@ -186,11 +191,11 @@ def _run_id(rig: str, begin_s: int, plan: str = PLAN) -> str:
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(begin_s))}_{rig}_{plan}"
 
 
-def _label(work: Work, depth: int) -> str:
+def _sample_phase_label(work: Work, depth: int) -> str:
     return f"{work.pattern} {work.block_size} QD{depth}" if depth else "idle before"
 
 
-def _run(
+def _sample_run(
     made: Lab,
     rig: str,
     drive: str,
@@ -200,23 +205,23 @@ def _run(
     failed: bool = False,
 ) -> None:
     tags = {"rig": rig, "drive": drive, "run": _run_id(rig, begin_s)}
-    _event(made, tags, "run_started", "info", "run started", begin_s)
+    _sample_event(made, tags, "run_started", "info", "run started", begin_s)
     done_s = begin_s + len(PHASES) * PHASE_S
     for index in range(2 if failed else 0):
         cut_off_s = begin_s - 60 + PHASE_S * index
         marks = {**tags, "part": tags["run"]}
-        made.add("phase", marks, _started(index), cut_off_s * NS_PER_S)
+        made.add("phase", marks, _sample_phase_start(index), cut_off_s * NS_PER_S)
     for index, (work, depth) in enumerate(PHASES):
         start = begin_s + index * PHASE_S
         if start >= end_s:
             break
-        label = _label(work, depth)
+        label = _sample_phase_label(work, depth)
         title = f"phase {index + 1}/{len(PHASES)} {label}"
-        _event(made, tags, "phase_started", "info", title, start)
+        _sample_event(made, tags, "phase_started", "info", title, start)
         _second_by_second(
             made, tags, work, depth, range(start, min(start + PHASE_S, end_s)), hotter_celsius
         )
-        _phase(made, tags, work, depth, index, label, start, hotter_celsius)
+        _sample_phase(made, tags, work, depth, index, label, start, hotter_celsius)
         if depth == max(DEPTHS) and work is WRITE:
             at, text = start + PHASE_S // 2, "9.0 k to 6.1 k IOPS at 71 °C"
             took: dict[str, Value] = {
@@ -224,14 +229,14 @@ def _run(
                 "end_ms": round((at + PHASE_S / 2) * 1000),
                 "phase": label,
             }
-            _event(made, tags, "throttle", "warning", "throttled: hot", at, text, **took)
+            _sample_event(made, tags, "throttle", "warning", "throttled: hot", at, text, **took)
     if failed:
-        _event(made, tags, "run_ended", "error", "run failed", end_s, "a meter was away")
+        _sample_event(made, tags, "run_ended", "error", "run failed", end_s, "a meter was away")
     elif done_s < end_s:
-        _event(made, tags, "run_ended", "info", "run completed", done_s)
+        _sample_event(made, tags, "run_ended", "info", "run completed", done_s)
 
 
-def _event(
+def _sample_event(
     made: Lab,
     tags: Mapping[str, str],
     kind: str,
@@ -245,12 +250,12 @@ def _event(
     made.add("event", marks, {"title": title, "text": text, **fields}, second * NS_PER_S)
 
 
-def _watts(work: Work, depth: int) -> float:
+def _sample_watts(work: Work, depth: int) -> float:
     return 4.0 + (work.most_watts - 4.0) * work.share(depth)
 
 
-def _celsius(work: Work, depth: int, hotter_celsius: float) -> float:
-    return 38.0 + 1.5 * _watts(work, depth) + hotter_celsius
+def _sample_celsius(work: Work, depth: int, hotter_celsius: float) -> float:
+    return 38.0 + 1.5 * _sample_watts(work, depth) + hotter_celsius
 
 
 def _second_by_second(
@@ -264,7 +269,7 @@ def _second_by_second(
     for second in seconds:
         wave = 1 + 0.01 * math.sin(second)
         for rail, (nominal, share) in RAILS.items():
-            watts = _watts(work, depth) * share * wave
+            watts = _sample_watts(work, depth) * share * wave
             volts = nominal * (1 - 0.001 * watts)
             fields: dict[str, Value] = {
                 "volts": volts,
@@ -280,11 +285,11 @@ def _second_by_second(
         made.add(
             "host_power",
             {**tags, "meter": "bmc"},
-            {"watts": HOST_WATTS + _watts(work, depth) * wave},
+            {"watts": HOST_WATTS + _sample_watts(work, depth) * wave},
             second * NS_PER_S,
         )
         heat: dict[str, Value] = {
-            "celsius": _celsius(work, depth, hotter_celsius) + 0.2 * math.sin(second / 5),
+            "celsius": _sample_celsius(work, depth, hotter_celsius) + 0.2 * math.sin(second / 5),
             "warning_celsius": WARNING_CELSIUS,
             "critical_celsius": CRITICAL_CELSIUS,
         }
@@ -301,19 +306,19 @@ def _second_by_second(
             made.add("io", {**tags, "op": op}, done, second * NS_PER_S)
 
 
-def _started(index: int) -> dict[str, Value]:
+def _sample_phase_start(index: int) -> dict[str, Value]:
     """What is known of a phase from its start on."""
     work, depth = PHASES[index]
     return {
         "index": index,
         "qd": depth,
-        "label": _label(work, depth),
+        "label": _sample_phase_label(work, depth),
         "role": work.role,
         "pattern": work.pattern,
     }
 
 
-def _phase(
+def _sample_phase(
     made: Lab,
     tags: Mapping[str, str],
     work: Work,
@@ -323,14 +328,14 @@ def _phase(
     start: int,
     hotter_celsius: float,
 ) -> None:
-    watts = _watts(work, depth)
-    fields = _started(index) | {
+    watts = _sample_watts(work, depth)
+    fields = _sample_phase_start(index) | {
         "outcome": "completed",
         "duration_s": float(PHASE_S),
         "watts": watts,
         "watts_u": watts * 0.004,
         "joules": watts * PHASE_S,
-        "celsius_max": _celsius(work, depth, hotter_celsius) + 0.2,
+        "celsius_max": _sample_celsius(work, depth, hotter_celsius) + 0.2,
         "throttled_s": PHASE_S / 2 if work is WRITE and depth == max(DEPTHS) else 0.0,
         "alignment_ms": 0.8,
     }
@@ -376,7 +381,7 @@ def _phase(
             "jobs": 1,
             "read_pct": 0 if work is WRITE else 100,
         }
-    fields |= _texts(label, watts, str(fields.get("throttling")))
+    fields |= _sample_phase_texts(label, watts, str(fields.get("throttling")))
     if tags["rig"] == "bench-2" and depth == DEPTHS[1]:
         for name in _NOT_WITHOUT_12V:
             del fields[name]
@@ -398,7 +403,7 @@ _NOT_WITHOUT_12V = (
 )
 
 
-def _texts(label: str, watts: float, verdict: str) -> dict[str, Value]:
+def _sample_phase_texts(label: str, watts: float, verdict: str) -> dict[str, Value]:
     before, behind = _MARKS.get(verdict, ("", ""))
     known = f"{watts:.3f} ± {watts * 0.004:.3f}"
     return {

@@ -53,12 +53,16 @@ def throttling_list(condition: str, size: Size, of_rigs: bool = False) -> table.
         panel.transformations(
             [merged(), sorted_by("Time", descending=True), ordered(*columns), renamed(columns)]
         )
-        .override_by_name("since", [prop("unit", "dateTimeAsIsoNoDateIfToday"), _width(160)])
-        .override_by_name("phase", [_width(200)])
-        .override_by_name("cause", [*in_colour(CAUSES), _width(110)])
-        .override_by_name("lasted", [prop("unit", "s"), prop("decimals", 1), _width(80)])
+        .override_by_name(
+            "since", [prop("unit", "dateTimeAsIsoNoDateIfToday"), _throttling_column_width(160)]
+        )
+        .override_by_name("phase", [_throttling_column_width(200)])
+        .override_by_name("cause", [*in_colour(CAUSES), _throttling_column_width(110)])
+        .override_by_name(
+            "lasted", [prop("unit", "s"), prop("decimals", 1), _throttling_column_width(80)]
+        )
     )
 
 
-def _width(pixels: int) -> DynamicConfigValue:
+def _throttling_column_width(pixels: int) -> DynamicConfigValue:
     return prop("custom.width", pixels)

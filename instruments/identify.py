@@ -245,21 +245,23 @@ def identify_address(address: str) -> FoundInstrument:
     """
     if address.startswith("i2c-"):
         missing = "the kernel reads no INA2xx there; is ina2xx or ina238 bound to it?"
-        return _listed(address, power_monitors(), missing)
+        return _identified_at_address(address, power_monitors(), missing)
     if _MODULE.fullmatch(address):
         missing = f"no QIS at {_QIS[0]}:{_QIS[1]} lists it; does QIS run, and is the module on?"
-        return _listed(address, quarch_modules(), missing)
+        return _identified_at_address(address, quarch_modules(), missing)
     if joulescope.is_address(address):
         missing = "not connected, or pyjoulescope_driver is not installed"
-        return _listed(address, joulescopes(), missing)
+        return _identified_at_address(address, joulescopes(), missing)
     if address == HID_CONN:
-        return _listed(address, meter_cables(), "no such USB cable is plugged in")
+        return _identified_at_address(address, meter_cables(), "no such USB cable is plugged in")
     if address.startswith("usb:") or ("/" in address and "::" not in address):
         return identify_serial(address)
     return identify_visa(address)
 
 
-def _listed(address: str, found: Sequence[FoundInstrument], missing: str) -> FoundInstrument:
+def _identified_at_address(
+    address: str, found: Sequence[FoundInstrument], missing: str
+) -> FoundInstrument:
     """The one of ``found`` at an address, in whatever letter case. Raises ConnectionLost."""
     for one in found:
         if one.address.lower() == address.lower():

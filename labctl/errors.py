@@ -80,13 +80,17 @@ class Mistake:
         object.__setattr__(self, "value", masked(self.key, self.value))
 
     def __str__(self) -> str:
-        key = _shortened(printable(self.key), MOST_SHOWN)
-        shown = "" if self.value is None else f" = {_shortened(repr(self.value), MOST_SHOWN)}"
-        allowed = _shortened(printable_lines(self.allowed), _MOST_ALLOWED)
+        key = _shortened_error_text(printable(self.key), MOST_SHOWN)
+        shown = (
+            ""
+            if self.value is None
+            else f" = {_shortened_error_text(repr(self.value), MOST_SHOWN)}"
+        )
+        allowed = _shortened_error_text(printable_lines(self.allowed), _MOST_ALLOWED)
         return f"{printable(self.file)}: {key}{shown}: {allowed}"
 
 
-def _shortened(text: str, most: int) -> str:
+def _shortened_error_text(text: str, most: int) -> str:
     """Its two ends, where it is longer than ``most`` characters, and how long it is."""
     if len(text) <= most:
         return text

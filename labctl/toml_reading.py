@@ -46,15 +46,15 @@ def mistakes_of(
     return [
         Mistake(
             file=file,
-            key=_key(prefix, item["loc"]),
+            key=_toml_key(prefix, item["loc"]),
             value=None if item["type"] == "missing" or _is_large(item["input"]) else item["input"],
-            allowed=_allowed(item, model),
+            allowed=_allowed_in_toml(item, model),
         )
         for item in error.errors(include_url=False)
     ]
 
 
-def _key(prefix: str, location: tuple[int | str, ...]) -> str:
+def _toml_key(prefix: str, location: tuple[int | str, ...]) -> str:
     key = prefix
     for part in location:
         if isinstance(part, int):
@@ -68,7 +68,7 @@ def _is_large(value: object) -> bool:
     return isinstance(value, dict | list)
 
 
-def _allowed(item: ErrorDetails, model: type[BaseModel] | None) -> str:
+def _allowed_in_toml(item: ErrorDetails, model: type[BaseModel] | None) -> str:
     context = item.get("ctx", {})
     match item["type"]:
         case "missing":
@@ -96,7 +96,7 @@ def meant_key(key: str, model: type[BaseModel], above: Sequence[int | str] = ())
     """The key that was meant below ``above`` in ``model``, or those that there are."""
     kinds: list[Any] = [model]
     for part in above:
-        kinds = [below for kind in kinds for below in _below(kind, part)]
+        kinds = [below for kind in kinds for below in _below_toml_key(kind, part)]
     models = [found for kind in kinds for found in _models_in(kind)]
     keys = [name for one in models for name in one.model_fields]
     deeper = {
@@ -113,7 +113,7 @@ def meant_key(key: str, model: type[BaseModel], above: Sequence[int | str] = ())
     return f"; there are: {', '.join(keys)}" if keys else ""
 
 
-def _below(kind: Any, part: int | str) -> Iterator[Any]:
+def _below_toml_key(kind: Any, part: int | str) -> Iterator[Any]:
     """What may stand below ``part`` of a type: a model's field, an item of a table or list."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         if part in kind.model_fields:
@@ -124,7 +124,7 @@ def _below(kind: Any, part: int | str) -> Iterator[Any]:
         yield get_args(kind)[0]
     else:
         for inner in get_args(kind):
-            yield from _below(inner, part)
+            yield from _below_toml_key(inner, part)
 
 
 def _models_in(kind: Any) -> Iterator[type[BaseModel]]:
@@ -140,13 +140,13 @@ def pattern_in_words(pattern: str) -> str:
     """What a text may be that has to match ``pattern``, of the form ``^[first][rest]{0,9}$``."""
     (first, *_), *rest = pieces = _PIECE.findall(pattern)
     marks, _, most = pieces[-1]
-    words = f"must be made of {_marks(marks)}"
+    words = f"must be made of {_toml_pattern_characters(marks)}"
     if rest and first != marks:
-        words += f", and begin with one of {_marks(first)}"
+        words += f", and begin with one of {_toml_pattern_characters(first)}"
     return words + (f"; at most {int(most) + len(rest)} characters" if most else "")
 
 
-def _marks(marks: str) -> str:
+def _toml_pattern_characters(marks: str) -> str:
     """A class of characters in words."""
     kinds = {
         "A-Za-z": "letters",
@@ -182,7 +182,7 @@ def _not_printable(value: object, key: str) -> Iterator[tuple[str, str | None]]:
     """Every key, and every key with its text, that is not printable."""
     if isinstance(value, dict):
         for name, item in value.items():
-            below = _key(key, (name,))
+            below = _toml_key(key, (name,))
             if printable(name) != name:
                 yield below, None
             yield from _not_printable(item, below)

@@ -122,7 +122,7 @@ class NativeStack:
         taken = [
             f"port {self._port(name)} is taken: give another one (--{name}-port)"
             for name in self.names
-            if _listens(self._port(name))
+            if _native_server_listens(self._port(name))
         ]
         if taken:
             raise StackError("\n".join(taken), usage=True)
@@ -158,7 +158,7 @@ class NativeStack:
             time.sleep(POLL_S)
 
     def _start_influxdb(self, command: list[str]) -> None:
-        folder = _private(self.state / "influxdb")
+        folder = _native_server_folder(self.state / "influxdb")
         address = self.addresses()["influxdb"]
         options = {
             "--http-bind-address": f"{LOOPBACK}:{self._ports.influxdb}",
@@ -180,7 +180,7 @@ class NativeStack:
             write(self.secrets_path, self.secrets)
 
     def _start_mosquitto(self, command: list[str]) -> None:
-        folder = _private(self.state / "mosquitto")
+        folder = _native_server_folder(self.state / "mosquitto")
         passwords = folder / "passwords"
         passwords.touch(mode=0o600)
         passwords.write_text(password_line(NAME, self.secrets["LABCTL_MQTT_PASSWORD"]), "utf-8")
@@ -198,11 +198,11 @@ class NativeStack:
         self._start(
             "mosquitto",
             [*command, "-c", str(configuration)],
-            lambda: _listens(self._ports.mosquitto),
+            lambda: _native_server_listens(self._ports.mosquitto),
         )
 
     def _start_grafana(self, command: list[str]) -> None:
-        folder = _private(self.state / "grafana")
+        folder = _native_server_folder(self.state / "grafana")
         environment = {
             "GF_PATHS_DATA": str(folder),
             "GF_PATHS_LOGS": str(folder / "log"),
@@ -225,12 +225,12 @@ class NativeStack:
         self._start("grafana", command, lambda: answers_healthy(health), environment)
 
 
-def _private(folder: Path) -> Path:
+def _native_server_folder(folder: Path) -> Path:
     folder.mkdir(exist_ok=True, mode=0o700)
     return folder
 
 
-def _listens(port: int) -> bool:
+def _native_server_listens(port: int) -> bool:
     with socket.socket() as connection:
         connection.settimeout(1.0)
         return connection.connect_ex((LOOPBACK, port)) == 0

@@ -20,8 +20,8 @@ _HINTS = {
 def find_programs(wanted: tuple[str, ...]) -> dict[str, list[str]]:
     """The command of each server. Raises StackError naming all that are missing."""
     found = {
-        "influxdb": _command("influxd"),
-        "mosquitto": _command("mosquitto", "/usr/sbin/mosquitto"),
+        "influxdb": _stack_program_command("influxd"),
+        "mosquitto": _stack_program_command("mosquitto", "/usr/sbin/mosquitto"),
         "grafana": grafana_command(),
     }
     missing = [
@@ -34,7 +34,7 @@ def find_programs(wanted: tuple[str, ...]) -> dict[str, list[str]]:
     return {name: found[name] for name in wanted}
 
 
-def _command(name: str, *places: str) -> list[str]:
+def _stack_program_command(name: str, *places: str) -> list[str]:
     path = shutil.which(name) or next((place for place in places if Path(place).is_file()), None)
     return [path] if path else []
 

@@ -24,7 +24,7 @@ def load_or_create(path: Path) -> dict[str, str]:
 
     Raises OSError when it cannot be written.
     """
-    found = _read(path) if path.exists() else {}
+    found = _read_secrets_file(path) if path.exists() else {}
     missing = {key: secrets.token_urlsafe(32) for key in KEYS if not found.get(key)}
     if missing or path.stat().st_mode & 0o077:
         write(path, {**found, **missing})
@@ -44,7 +44,7 @@ def write(path: Path, values: dict[str, str]) -> None:
     beside.replace(path)
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read_secrets_file(path: Path) -> dict[str, str]:
     lines = path.read_text(encoding="utf-8").splitlines()
     pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     return {key.strip(): value.strip() for key, value in pairs}

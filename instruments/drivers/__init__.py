@@ -183,11 +183,11 @@ def _load(driver: str) -> Driver:
 
 def _others() -> Mapping[str, EntryPoint]:
     """Drivers of other packages by name; they cannot replace a built-in one."""
-    return _installed(tuple(sys.path))
+    return _installed_drivers(tuple(sys.path))
 
 
 @lru_cache(maxsize=1)
-def _installed(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+def _installed_drivers(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
     from importlib.metadata import entry_points  # takes 20 ms: only for such a driver
 
     return {point.name: point for point in entry_points(group=GROUP) if point.name not in BUILT_IN}

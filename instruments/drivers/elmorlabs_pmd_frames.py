@@ -87,7 +87,7 @@ def parse_pmd2(answer: bytes) -> tuple[RailValues, ...]:
     rails = MODELS["PMD2"].rails
     places = range(_PMD2_RAILS_AT, _PMD2_RAILS_AT + _PMD2_RAIL.size * len(rails), _PMD2_RAIL.size)
     found = [_PMD2_RAIL.unpack_from(answer, place) for place in places]
-    return _possible(tuple(RailValues(mv / 1000, ma / 1000) for mv, ma, _ in found))
+    return _possible_pmd_rails(tuple(RailValues(mv / 1000, ma / 1000) for mv, ma, _ in found))
 
 
 def parse_pmd_usb(answer: bytes, offsets: tuple[int, ...]) -> tuple[RailValues, ...]:
@@ -102,7 +102,7 @@ def parse_pmd_usb(answer: bytes, offsets: tuple[int, ...]) -> tuple[RailValues, 
         (word >> _ADC_SHIFT) + offset
         for word, offset in zip(_ADC.unpack(answer), offsets, strict=True)
     ]
-    return _possible(
+    return _possible_pmd_rails(
         tuple(
             RailValues(volts * _STEP_VOLTS, amps * _STEP_AMPS)
             for volts, amps in zip(steps[::2], steps[1::2], strict=True)
@@ -115,7 +115,7 @@ def _of_length(answer: bytes, wanted: int) -> None:
         raise ProtocolError(f"expected {wanted} bytes, got {len(answer)}")
 
 
-def _possible(rails: tuple[RailValues, ...]) -> tuple[RailValues, ...]:
+def _possible_pmd_rails(rails: tuple[RailValues, ...]) -> tuple[RailValues, ...]:
     for rail in rails:
         if abs(rail.volts) > _MOST_VOLTS or abs(rail.amps) > _MOST_AMPS:
             raise ProtocolError(f"{rail.volts:g} V and {rail.amps:g} A cannot be")

@@ -63,14 +63,17 @@ class ExtechReply:
 def decode_value(low: int, high: int) -> float:
     """The number in the two bytes of a block. Raises ProtocolError where they are none."""
     bits = high << 8 | low
-    digits = [bits >> 1 & 1, *(_reversed(bits >> place & 0xF, 4) for place in (2, 6, 10))]
+    digits = [
+        bits >> 1 & 1,
+        *(_reversed_extech_bits(bits >> place & 0xF, 4) for place in (2, 6, 10)),
+    ]
     if max(digits) > 9:
         raise ProtocolError(f"digits {digits}: {low:02x} {high:02x}")
-    number = int("".join(map(str, digits))) / 10.0 ** _reversed(bits >> 14, 2)
+    number = int("".join(map(str, digits))) / 10.0 ** _reversed_extech_bits(bits >> 14, 2)
     return number if bits & 1 else -number
 
 
-def _reversed(field: int, width: int) -> int:
+def _reversed_extech_bits(field: int, width: int) -> int:
     return int(f"{field:0{width}b}"[::-1], 2)
 
 

@@ -316,8 +316,8 @@ class Ina2xx:
         middle_ns = (asked_ns + self._clock()) // 2
         numbers = [number_in_file(self._name, path, texts) for path in inputs]
         t_ns = middle_ns - round(self._settings.averaged_s / 2 * 1e9)
-        volts = _thousandth(numbers[0])
-        amps, detail = self._amps(_thousandth(numbers[1]), numbers[2])
+        volts = _ina2xx_from_milli(numbers[0])
+        amps, detail = self._amps(_ina2xx_from_milli(numbers[1]), numbers[2])
         if not self._of_energy:
             return batch_of_readings(
                 (("voltage", t_ns, volts, ""), ("current", t_ns, amps, detail))
@@ -388,7 +388,7 @@ def _one_line_end(text: str) -> str:
     return text.replace("\r", "\n")
 
 
-def _thousandth(milli: float | Status) -> float | Status:
+def _ina2xx_from_milli(milli: float | Status) -> float | Status:
     return milli if isinstance(milli, Status) else milli / 1000
 
 

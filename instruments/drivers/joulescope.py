@@ -235,7 +235,7 @@ class Joulescope:
             library.open(settings.resource, mode="defaults")
             firmware = ""
             if settings.model == "JS220":
-                firmware = _version(library.query(f"{settings.resource}/c/fw/version"))
+                firmware = _joulescope_version(library.query(f"{settings.resource}/c/fw/version"))
         except (RuntimeError, TimeoutError, OSError, ValueError) as error:
             raise ConnectionLost(
                 f"{self._name}: {settings.resource}: {error or type(error).__name__}; does "
@@ -390,7 +390,7 @@ class Joulescope:
             )
 
 
-def _version(number: object) -> str:
+def _joulescope_version(number: object) -> str:
     """A version as the library packs it: 8, 8 and 16 bits."""
     if not isinstance(number, int):
         return str(number)

@@ -159,12 +159,14 @@ class Reduction:
             watts=watts.mean(axis=1),
             least_watts=watts.min(axis=1) if len(watts) else watts[:, 0],
             most_watts=watts.max(axis=1) if len(watts) else watts[:, 0],
-            lost=_runs(middles, whole),
+            lost=_windows_lost_in_reduction(middles, whole),
             duplicates=duplicates,
         )
 
 
-def _runs(middles: Floats, whole: NDArray[np.bool_]) -> tuple[tuple[float, int], ...]:
+def _windows_lost_in_reduction(
+    middles: Floats, whole: NDArray[np.bool_]
+) -> tuple[tuple[float, int], ...]:
     """The first window and the length of each run of windows that are not whole."""
     edges = np.flatnonzero(np.diff(np.concatenate([[True], whole, [True]]).astype(np.int8)))
     return tuple(

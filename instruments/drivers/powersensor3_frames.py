@@ -59,10 +59,16 @@ def parse_sensor(data: bytes) -> Sensor:
     kind, pair_name, vref, sensitivity, in_use = CONFIG.unpack(data)
     if not (math.isfinite(vref) and math.isfinite(sensitivity)):
         raise ProtocolError(f"a sensor's table with vref {vref} and sensitivity {sensitivity}")
-    return Sensor(_text(kind), _text(pair_name), vref, sensitivity, in_use)
+    return Sensor(
+        _powersensor3_field_text(kind),
+        _powersensor3_field_text(pair_name),
+        vref,
+        sensitivity,
+        in_use,
+    )
 
 
-def _text(field: bytes) -> str:
+def _powersensor3_field_text(field: bytes) -> str:
     return field.split(b"\0")[0].decode("ascii", errors="replace").strip()
 
 
@@ -120,7 +126,7 @@ def split_frames(data: bytes, layout: Layout) -> tuple[Frames, bytes]:
     """
     raw = np.frombuffer(data, np.uint8)
     size = layout.size
-    starts, skipped = _starts(raw, layout)
+    starts, skipped = _powersensor3_frame_starts(raw, layout)
     rows = raw[starts[:, None] + np.arange(size)].astype(np.int64)
     high, low = rows[:, 2::2], rows[:, 3::2]
     frames = Frames(
@@ -138,7 +144,9 @@ def split_frames(data: bytes, layout: Layout) -> tuple[Frames, bytes]:
     return frames, data[rest_from:]
 
 
-def _starts(raw: NDArray[np.uint8], layout: Layout) -> tuple[NDArray[np.intp], Bools]:
+def _powersensor3_frame_starts(
+    raw: NDArray[np.uint8], layout: Layout
+) -> tuple[NDArray[np.intp], Bools]:
     """Where frames begin, and before which of them something else stood."""
     size = layout.size
     mask, want = layout.pattern()

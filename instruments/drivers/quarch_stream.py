@@ -137,7 +137,7 @@ def parse_stripes(answer: bytes, header: StreamHeader) -> Stripes:
     sample = ""
     lines = text.split(b"\n")
     for line in lines:
-        row = _numbers(line, width)
+        row = _quarch_stream_numbers(line, width)
         if row is None:
             sample = sample or line.strip()[:_SHOWN].decode("ascii", errors="backslashreplace")
         else:
@@ -173,7 +173,7 @@ def _spaces_by_line(text: bytes) -> Ints:
     return np.diff(np.searchsorted(np.flatnonzero(data == ord(" ")), ends), prepend=0)
 
 
-def _numbers(line: bytes, width: int) -> list[float] | None:
+def _quarch_stream_numbers(line: bytes, width: int) -> list[float] | None:
     parts = line.split()
     if len(parts) != width:
         return None

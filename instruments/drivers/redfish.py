@@ -80,17 +80,17 @@ def decode_power(resource: dict[str, Any]) -> RedfishPower | None:
     for them."""
     if isinstance(metrics := resource.get("PowerWatts"), dict):
         return RedfishPower(
-            _watts(metrics.get("Reading")), source=path_in(metrics, "DataSourceUri")
+            _redfish_watts(metrics.get("Reading")), source=path_in(metrics, "DataSourceUri")
         )
     controls = resource.get("PowerControl")
     if isinstance(controls, list) and controls and isinstance(controls[0], dict):
         if "PowerConsumedWatts" in controls[0]:
-            return RedfishPower(_watts(controls[0]["PowerConsumedWatts"]))
+            return RedfishPower(_redfish_watts(controls[0]["PowerConsumedWatts"]))
         return None
     if "Reading" in resource and resource.get("ReadingUnits") in ("W", "Watts"):
         stamp = resource.get("ReadingTime")
         return RedfishPower(
-            _watts(resource["Reading"]), stamp[:_SHOWN] if isinstance(stamp, str) else ""
+            _redfish_watts(resource["Reading"]), stamp[:_SHOWN] if isinstance(stamp, str) else ""
         )
     return None
 
@@ -104,7 +104,7 @@ def path_in(resource: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) and _PATH.fullmatch(value) else ""
 
 
-def _watts(value: object) -> float | Status:
+def _redfish_watts(value: object) -> float | Status:
     """A machine that is off, or a controller that is busy, gives null."""
     if value is None:
         return Status.NO_VALUE

@@ -262,13 +262,17 @@ def rig_toml(sections: Sections) -> str:
     lines: list[str] = []
     for name, values in sections.items():
         lines += [f"[{name}]"] if name else []
-        lines += [*(f"{key} = {_toml(value)}" for key, value in values.items()), ""]
+        lines += [*(f"{key} = {_bench_toml_value(value)}" for key, value in values.items()), ""]
     return "\n".join(lines)
 
 
-def _toml(value: Any) -> str:
+def _bench_toml_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+        return (
+            "{ "
+            + ", ".join(f"{key} = {_bench_toml_value(item)}" for key, item in value.items())
+            + " }"
+        )
     return json.dumps(value)  # strings, numbers, booleans and arrays are the same in both
 
 

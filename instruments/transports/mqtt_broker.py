@@ -73,13 +73,13 @@ class BrokerSettings(BaseModel):
         """
         if not self.tls:
             return None
-        context = ssl.create_default_context(cafile=_expanded(self.ca_file))
+        context = ssl.create_default_context(cafile=_broker_file_path(self.ca_file))
         if self.certificate_file is not None:
             context.load_cert_chain(
-                Path(self.certificate_file).expanduser(), _expanded(self.key_file)
+                Path(self.certificate_file).expanduser(), _broker_file_path(self.key_file)
             )
         return context
 
 
-def _expanded(path: str | None) -> Path | None:
+def _broker_file_path(path: str | None) -> Path | None:
     return None if path is None else Path(path).expanduser()

@@ -39,10 +39,10 @@ class TcpLine:
         """Connect anew."""
         self.close()
         try:
-            connected = _connect(*self._address, self._connect_s)
+            connected = _connect_tcp_line(*self._address, self._connect_s)
         except (OSError, UnicodeError) as error:  # the second one: no name that a host can have
             raise ConnectionLost(
-                f"{self._name}: cannot connect to {self._where}: {_reason(error)}{self._hint}"
+                f"{self._name}: cannot connect to {self._where}: {_tcp_reason(error)}{self._hint}"
             ) from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.settimeout(_SEND_S)
@@ -61,7 +61,7 @@ class TcpLine:
         try:
             connected.sendall(data)
         except OSError as error:
-            raise self._lost(_reason(error)) from error
+            raise self._lost(_tcp_reason(error)) from error
 
     def read_some(self, timeout_s: float) -> bytes:
         """Wait for the first byte, then take what is there."""
@@ -71,7 +71,7 @@ class TcpLine:
                 return b""
             data = connected.recv(_MOST_BYTES)
         except OSError as error:
-            raise self._lost(_reason(error)) from error
+            raise self._lost(_tcp_reason(error)) from error
         if not data:
             raise self._lost("it closed the connection")
         return data
@@ -95,14 +95,14 @@ class TcpLine:
         return ConnectionLost(f"{self._name}: lost {self._where}: {reason}{self._hint}")
 
 
-def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
+def _connect_tcp_line(host: str, port: int, timeout_s: float) -> socket.socket:
     """A connection to the first address of ``host`` that takes one, all within ``timeout_s``.
 
     Raises OSError, UnicodeError.
     """
     deadline = time.monotonic() + timeout_s
     failed: OSError = TimeoutError("nobody took the connection in time")
-    for family, kind, protocol, _, address in _addresses(host, port, timeout_s):
+    for family, kind, protocol, _, address in _tcp_host_addresses(host, port, timeout_s):
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             break
@@ -117,7 +117,7 @@ def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
     raise failed
 
 
-def _addresses(host: str, port: int, timeout_s: float) -> Sequence[_Found]:
+def _tcp_host_addresses(host: str, port: int, timeout_s: float) -> Sequence[_Found]:
     """What ``host`` resolves to. The resolver knows no limit of time: a thread waits for it.
 
     Raises OSError, UnicodeError.
@@ -140,6 +140,6 @@ def _addresses(host: str, port: int, timeout_s: float) -> Sequence[_Found]:
     return answer
 
 
-def _reason(error: OSError | UnicodeError) -> str:
+def _tcp_reason(error: OSError | UnicodeError) -> str:
     said = error.strerror if isinstance(error, OSError) else None
     return said or str(error) or type(error).__name__

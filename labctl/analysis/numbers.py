@@ -24,7 +24,7 @@ def _leading_place(number: float) -> int:
     return int(f"{abs(number):e}".partition("e")[2])
 
 
-def _fixed(number: float, decimals: int) -> str:
+def _fixed_number(number: float, decimals: int) -> str:
     rounded = round(number, decimals)
     text = f"{rounded:.{max(decimals, 0)}f}"
     if not any(digit in text for digit in "123456789"):
@@ -54,7 +54,7 @@ def significant(number: float | None, digits: int = 4) -> str:
         return "0"
     decimals = decimals_of(abs(number), digits)
     assert decimals is not None
-    return _fixed(number, decimals)
+    return _fixed_number(number, decimals)
 
 
 def value_only(estimate: Estimate | None) -> str:
@@ -62,7 +62,9 @@ def value_only(estimate: Estimate | None) -> str:
     if estimate is None or not math.isfinite(estimate.value):
         return NOTHING
     decimals = decimals_of(estimate.u)
-    return significant(estimate.value) if decimals is None else _fixed(estimate.value, decimals)
+    return (
+        significant(estimate.value) if decimals is None else _fixed_number(estimate.value, decimals)
+    )
 
 
 def with_uncertainty(estimate: Estimate | None) -> str:
@@ -72,7 +74,7 @@ def with_uncertainty(estimate: Estimate | None) -> str:
     decimals = decimals_of(estimate.u)
     if decimals is None:
         return f"{significant(estimate.value)} ± {NOTHING if estimate.u else '0'}"
-    return f"{_fixed(estimate.value, decimals)} ± {_fixed(estimate.u, decimals)}"
+    return f"{_fixed_number(estimate.value, decimals)} ± {_fixed_number(estimate.u, decimals)}"
 
 
 def latency_text(us: float | None) -> str:
@@ -85,7 +87,7 @@ def latency_text(us: float | None) -> str:
     return f"{significant(us, 3)} µs"
 
 
-def _scale(number: float) -> tuple[float, str]:
+def _number_scale(number: float) -> tuple[float, str]:
     for factor, prefix in _PREFIXES:
         if abs(number) >= factor * 0.99995:
             return factor, prefix
@@ -96,7 +98,7 @@ def prefixed(number: float | None, digits: int = 4) -> str:
     """A large number with an SI prefix: 440123 → ``440.1k``."""
     if number is None or not math.isfinite(number):
         return NOTHING
-    factor, prefix = _scale(number)
+    factor, prefix = _number_scale(number)
     return significant(number / factor, digits) + prefix
 
 
@@ -104,7 +106,7 @@ def prefixed_parts(estimate: Estimate) -> tuple[str, str]:
     """Value and uncertainty, each with the same SI prefix: ``35.65k``, ``0.13k``."""
     if not math.isfinite(estimate.value):
         return NOTHING, ""
-    factor, prefix = _scale(estimate.value)
+    factor, prefix = _number_scale(estimate.value)
     text = with_uncertainty(estimate.scaled(1.0 / factor))
     value, _, u = text.partition(" ± ")
     return value + prefix, u if u in (NOTHING, "0") else u + prefix

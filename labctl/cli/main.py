@@ -127,18 +127,18 @@ def _refuse_empty_words(words: Sequence[str]) -> None:
             raise SystemExit(2)
 
 
-def _fail(error: LabctlError) -> NoReturn:
+def _exit_main_with(error: LabctlError) -> NoReturn:
     stream = beneath(sys.stderr)
     for line in printable_lines(str(error)).splitlines():
         text = f"labctl: {line}"
         if stream.isatty():
-            typer.secho("\n".join(_wrapped(text)), file=stream, fg="red")
+            typer.secho("\n".join(_main_error_lines(text)), file=stream, fg="red")
         else:
             typer.echo(text, file=stream)
     raise SystemExit(error.exit_code)
 
 
-def _wrapped(text: str) -> list[str]:
+def _main_error_lines(text: str) -> list[str]:
     """Lines of a message as wide as the terminal; words, hence paths and commands, stay whole."""
     import shutil
 
@@ -166,7 +166,7 @@ def _refuse_foreign_instruments() -> None:
     raise SystemExit(2)
 
 
-def _flush() -> None:
+def _flush_main_output() -> None:
     """Write out what was printed. That its reader is gone ("| head") changes no exit code.
 
     The interpreter would find that at its end: exit code 120.
@@ -200,15 +200,15 @@ def main() -> None:
         try:
             app()
         finally:
-            _flush()
+            _flush_main_output()
     except LabctlError as error:
-        _fail(error)
+        _exit_main_with(error)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
     except OSError as error:
         if error.errno not in NO_ROOM or error.filename is not None:
             raise
-        _fail(LabctlError(f"what there is to say cannot be written: {error.strerror}"))
+        _exit_main_with(LabctlError(f"what there is to say cannot be written: {error.strerror}"))
 
 
 if __name__ == "__main__":

@@ -124,9 +124,9 @@ def in_force(
     checks = tuple(
         one
         for one in found.checks
-        if _days(one.taken, moment) <= max_age_days
+        if _days_from_calibration(one.taken, moment) <= max_age_days
         and all(
-            identities.get(_instrument(channel)) == identity
+            identities.get(_calibrated_instrument(channel)) == identity
             for channel, identity in zip(one.channels, one.identities, strict=True)
         )
     )
@@ -140,33 +140,32 @@ def _why_not(
     moment: datetime,
     max_age_days: float,
 ) -> str:
-    days = _days(zero.taken, moment)
+    days = _days_from_calibration(zero.taken, moment)
     if zero.channel not in ranges:
         return "the rig has no such channel any more"
     if days > max_age_days:
         return f"it is {days:.0f} days away, at most {max_age_days:g} are allowed"
-    identity = identities.get(_instrument(zero.channel))
+    identity = identities.get(_calibrated_instrument(zero.channel))
     if identity is None:
         return "its instrument was not there to say who it is"
     if identity != zero.identity:
         return f"it is of {zero.identity}, and this is {identity}"
     if ranges[zero.channel] != zero.range:
-        return (
-            f"it is of the range {_range(zero.range)}, and this is {_range(ranges[zero.channel])}"
-        )
+        taken, now = _range_text(zero.range), _range_text(ranges[zero.channel])
+        return f"it is of the range {taken}, and this is {now}"
     return ""
 
 
-def _days(taken: str, moment: datetime) -> float:
+def _days_from_calibration(taken: str, moment: datetime) -> float:
     away = moment - datetime.fromisoformat(taken)
     return abs(away.total_seconds()) / DAY_S
 
 
-def _instrument(channel: str) -> str:
+def _calibrated_instrument(channel: str) -> str:
     return channel.partition(".")[0]
 
 
-def _range(value: float | None) -> str:
+def _range_text(value: float | None) -> str:
     return "unknown" if value is None else f"{value:g}"
 
 

@@ -43,28 +43,28 @@ def checked_path(path: str) -> str:
     return path
 
 
-def _absolute(path: str) -> str:
+def _absolute_drive_path(path: str) -> str:
     if checked_path(path) and not path.startswith("/"):
         raise ValueError("must be an absolute path (it begins with /)")
     return path
 
 
 def _one_folder(path: str) -> str:
-    if ":" in _absolute(path):
+    if ":" in _absolute_drive_path(path):
         raise ValueError("must be the absolute path of one folder, without ':'")
     return path
 
 
-def _line(text: str) -> str:
+def _one_line_drive_text(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must be one line without control characters or odd blanks")
     return text
 
 
-AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+AbsolutePath = Annotated[str, AfterValidator(_absolute_drive_path)]
 OneFolder = Annotated[str, AfterValidator(_one_folder)]
 """It is put before PATH."""
-Line = Annotated[str, AfterValidator(_line)]
+Line = Annotated[str, AfterValidator(_one_line_drive_text)]
 
 
 def checked_nbd_address(address: str) -> str:

@@ -73,7 +73,7 @@ def rig_text(
 ) -> str:
     """A rig file. What the manual of a meter must say first is a comment, so that ``labctl check``
     names what is left."""
-    parts = [_head(name, host), *_drive(drive)]
+    parts = [_new_rig_head(name, host), *_drive(drive)]
     suffixes = _meter_suffixes([rail.name for rail in rails])
     several = _SeveralRails(rails, suffixes)
     meters = several.sections()
@@ -88,7 +88,7 @@ def rig_text(
         )
         meters.append(
             '[instruments.drive_temp]        # the drive\'s own sensor\ndriver = "hwmon"\n'
-            f'directory = {_quoted(drive.hwmon)}\nsensors = ["{drive.sensor}"]'
+            f'directory = {_quoted_for_new_rig(drive.hwmon)}\nsensors = ["{drive.sensor}"]'
         )
     parts.append(
         "[limits]\n# celsius = 75                # hotter than this, a run pauses\n"
@@ -97,30 +97,38 @@ def rig_text(
     return "\n\n".join([*parts, *meters]) + "\n"
 
 
-def _head(name: str, host: str) -> str:
+def _new_rig_head(name: str, host: str) -> str:
     return (
         "# Made by labctl init from what was connected. Look at shunts and ranges, then:\n"
         f"#   labctl check rigs/{name}.toml      every mistake at once\n"
         f"#   labctl doctor {name}               volts, amps and watts as read now\n"
-        f"name = {_quoted(name)}\nhost = {_quoted(host)}"
+        f"name = {_quoted_for_new_rig(name)}\nhost = {_quoted_for_new_rig(host)}"
     )
 
 
-def _quoted(text: str) -> str:
+def _quoted_for_new_rig(text: str) -> str:
     """A TOML string: JSON's escapes are among TOML's."""
     return json.dumps(printable(text), ensure_ascii=False)
 
 
-def _toml(value: str | list[str]) -> str:
-    return _quoted(value) if isinstance(value, str) else f"[{', '.join(map(_quoted, value))}]"
+def _new_rig_toml(value: str | list[str]) -> str:
+    return (
+        _quoted_for_new_rig(value)
+        if isinstance(value, str)
+        else f"[{', '.join(map(_quoted_for_new_rig, value))}]"
+    )
 
 
 def _drive(drive: NewDrive) -> Iterator[str]:
-    lines = ["[drive]", f"target = {_quoted(drive.target)}", f'engine = "{drive.engine}"']
+    lines = [
+        "[drive]",
+        f"target = {_quoted_for_new_rig(drive.target)}",
+        f'engine = "{drive.engine}"',
+    ]
     if drive.model:
-        lines.append(f"model = {_quoted(drive.model)}")
+        lines.append(f"model = {_quoted_for_new_rig(drive.model)}")
     if drive.serial:
-        lines.append(f"serial = {_quoted(drive.serial)}      # writing needs it")
+        lines.append(f"serial = {_quoted_for_new_rig(drive.serial)}      # writing needs it")
     if drive.size_bytes:
         lines.append(f"size_bytes = {drive.size_bytes}")
     lines.append("destructive = false           # true allows plans that overwrite it")
@@ -158,9 +166,11 @@ class _SeveralRails:
         """One for each."""
         made = []
         for name, found, rails in self._found.values():
-            settings = _address(found) | {"rails": [_own_name(found, rail) for rail in rails]}
+            settings = _new_rig_address(found) | {
+                "rails": [_own_name(found, rail) for rail in rails]
+            }
             what = f"volts and current of {' and '.join(rail.name for rail in rails)}"
-            made.append(_section(found, name, what, settings))
+            made.append(_new_rig_section(found, name, what, settings))
         return made
 
 
@@ -186,9 +196,11 @@ def _rail(
         what = f"current of {rail.name}"
         if rail.amps.driver not in _OWN_RAILS:
             sections.append(
-                _meter(rail.amps, amps, what, "voltage", most_amps * rail.shunt_ohm, mains_hz)
+                _new_rig_meter(
+                    rail.amps, amps, what, "voltage", most_amps * rail.shunt_ohm, mains_hz
+                )
                 if rail.shunt_ohm
-                else _meter(rail.amps, amps, what, "current", most_amps, mains_hz)
+                else _new_rig_meter(rail.amps, amps, what, "current", most_amps, mains_hz)
             )
         if rail.volts is None:
             sections.append(
@@ -199,7 +211,7 @@ def _rail(
         elif rail.volts.driver not in _OWN_RAILS:
             most = rail.nominal_volts * _ROOM
             what = f"volts of {rail.name}"
-            sections.append(_meter(rail.volts, volts, what, "voltage", most, mains_hz))
+            sections.append(_new_rig_meter(rail.volts, volts, what, "voltage", most, mains_hz))
     volts_channel = several.channel(rail.volts, rail, "voltage") if rail.volts else ""
     current = f'"{several.channel(rail.amps, rail, "current") or f"{amps}.current"}"'
     if rail.shunt_ohm:
@@ -219,24 +231,24 @@ def _rail(
 
 def _both(found: FoundInstrument, name: str, rail: NewRail, most_amps: float) -> str:
     """An instrument that measures volts and amps at once, such as a supply."""
-    settings = _address(found)
+    settings = _new_rig_address(found)
     if found.driver == "wt300":
         amps = wt300.MODELS[found.model].amps
         settings |= {
             "coupling": "dc",
-            "voltage_range": _smallest(wt300.VOLTS, rail.nominal_volts * _ROOM),
-            "current_range": _smallest(amps, most_amps),
+            "voltage_range": _new_rig_smallest_range(wt300.VOLTS, rail.nominal_volts * _ROOM),
+            "current_range": _new_rig_smallest_range(amps, most_amps),
             "quantities": ["voltage", "current"],
         }
-    return _section(found, name, f"volts and current of {rail.name}", settings)
+    return _new_rig_section(found, name, f"volts and current of {rail.name}", settings)
 
 
-def _smallest(ranges: Sequence[float], most: float) -> float:
+def _new_rig_smallest_range(ranges: Sequence[float], most: float) -> float:
     """The smallest range that has room for ``most``; the largest where none has."""
     return min((one for one in ranges if one >= most), default=max(ranges))
 
 
-def _address(found: FoundInstrument) -> dict[str, Any]:
+def _new_rig_address(found: FoundInstrument) -> dict[str, Any]:
     fields = drivers.settings_model(found.driver).model_fields
     known: dict[str, Any] = {key: found.address for key in _ADDRESS_KEYS if key in fields}
     if found.model and "model" in fields:
@@ -246,15 +258,15 @@ def _address(found: FoundInstrument) -> dict[str, Any]:
     return known | dict(found.settings)
 
 
-def _meter(
+def _new_rig_meter(
     found: FoundInstrument, name: str, what: str, function: str, most: float, mains_hz: int
 ) -> str:
     """The section of a multimeter that must read up to ``most`` (V or A)."""
     fields = drivers.settings_model(found.driver).model_fields
-    wanted: dict[str, Any] = _address(found)
-    ranges = _ranges(found, function)
+    wanted: dict[str, Any] = _new_rig_address(found)
+    ranges = _new_rig_meter_ranges(found, function)
     wanted |= dict.fromkeys(("function", "quantity"), function)
-    wanted["range"] = _smallest(ranges, most) if ranges else most
+    wanted["range"] = _new_rig_smallest_range(ranges, most) if ranges else most
     if "nplc" in fields:
         wanted["nplc"] = 1
     if mains_hz != MAINS_HZ[0]:
@@ -264,29 +276,29 @@ def _meter(
     elif fields.get("interval_s") is not None and fields["interval_s"].is_required():
         wanted["interval_s"] = 0.5
     kept = {key: value for key, value in wanted.items() if key in fields}
-    return _section(found, name, what, kept)
+    return _new_rig_section(found, name, what, kept)
 
 
-def _ranges(found: FoundInstrument, function: str) -> tuple[float, ...]:
+def _new_rig_meter_ranges(found: FoundInstrument, function: str) -> tuple[float, ...]:
     """The meter's ranges of a function, ascending; empty where they are not known."""
     settings = drivers.settings_model(found.driver)
-    known = settings.model_construct(**_address(found), function=function)
+    known = settings.model_construct(**_new_rig_address(found), function=function)
     ranges: tuple[float, ...] = getattr(known, "ranges", ())
     return ranges
 
 
-def _section(found: FoundInstrument, name: str, what: str, settings: dict[str, Any]) -> str:
+def _new_rig_section(found: FoundInstrument, name: str, what: str, settings: dict[str, Any]) -> str:
     lines = [f"[instruments.{name}]            # {what}: {printable(found.identity)}"]
     lines.append(f'driver = "{found.driver}"')
     for key, value in settings.items():
-        text = f"{value:g}" if isinstance(value, int | float) else _toml(value)
+        text = f"{value:g}" if isinstance(value, int | float) else _new_rig_toml(value)
         note = "             # labctl range finds the best one" if key == "range" else ""
         lines.append(f"{key} = {text}{note}")
-    lines += [f"# {left}" for left in _left(found.driver, settings)]
+    lines += [f"# {left}" for left in _needs_of_new_rig(found.driver, settings)]
     return "\n".join(lines)
 
 
-def _left(driver: str, settings: dict[str, Any]) -> Iterator[str]:
+def _needs_of_new_rig(driver: str, settings: dict[str, Any]) -> Iterator[str]:
     """What a driver's settings still need, as ``labctl check`` will say it."""
     try:
         drivers.create("new", driver, settings, time.monotonic_ns)

@@ -167,11 +167,11 @@ class Plan(EndOfPoints):
 def parse_plan(text: str, file: str) -> Plan:
     """The plan that ``text`` (TOML) says. Raises ConfigurationError with every mistake."""
     data = parse_toml(text, file)
-    _beside(data, Path(file).parent)
+    _resolve_plan_traces(data, Path(file).parent)
     return validated(Plan, data, file)
 
 
-def _beside(data: dict[str, Any], folder: Path) -> None:
+def _resolve_plan_traces(data: dict[str, Any], folder: Path) -> None:
     """Make the paths of traces, which are relative to the plan's file, those of this process."""
     sweeps = data.get("sweeps")
     for sweep in sweeps if isinstance(sweeps, list) else ():

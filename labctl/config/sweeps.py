@@ -32,13 +32,13 @@ def one_or_many(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-def _sizes(value: Any) -> Any:
+def _sweep_sizes(value: Any) -> Any:
     return [parse_size(item) for item in one_or_many(value)]
 
 
 Sizes = Annotated[
     list[Annotated[int, Field(ge=512, le=1 << 30, multiple_of=512)]],
-    BeforeValidator(_sizes),
+    BeforeValidator(_sweep_sizes),
     Field(min_length=1),
 ]
 Many = Annotated[list[T], BeforeValidator(one_or_many), Field(min_length=1)]

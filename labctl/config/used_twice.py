@@ -18,13 +18,13 @@ def used_twice(
     file: RigFile, channels: Mapping[str, tuple[Channel, ...]], path: str
 ) -> Iterator[Mistake]:
     """A mistake for each second use."""
-    yield from _meters(file, path)
-    yield from _directories(file, channels, path)
-    yield from _currents(file, path)
-    yield from _voltages(file, path)
+    yield from _meters_used_twice(file, path)
+    yield from _directories_used_twice(file, channels, path)
+    yield from _currents_used_twice(file, path)
+    yield from _voltages_used_twice(file, path)
 
 
-def _meters(file: RigFile, path: str) -> Iterator[Mistake]:
+def _meters_used_twice(file: RigFile, path: str) -> Iterator[Mistake]:
     seen: dict[tuple[str, Any], str] = {}
     for name, entry in file.instruments.items():
         for key in ADDRESS_KEYS:
@@ -38,7 +38,7 @@ def _meters(file: RigFile, path: str) -> Iterator[Mistake]:
             seen.setdefault(meter, name)
 
 
-def _directories(
+def _directories_used_twice(
     file: RigFile, channels: Mapping[str, tuple[Channel, ...]], path: str
 ) -> Iterator[Mistake]:
     """Two instruments may read different sensors of one chip, but not the same one."""
@@ -61,7 +61,7 @@ def _directories(
             seen[sensor] = name
 
 
-def _currents(file: RigFile, path: str) -> Iterator[Mistake]:
+def _currents_used_twice(file: RigFile, path: str) -> Iterator[Mistake]:
     seen: dict[str, str] = {}
     for name, rail in file.rails.items():
         current = rail.current.channel
@@ -73,7 +73,7 @@ def _currents(file: RigFile, path: str) -> Iterator[Mistake]:
         seen.setdefault(current, name)
 
 
-def _voltages(file: RigFile, path: str) -> Iterator[Mistake]:
+def _voltages_used_twice(file: RigFile, path: str) -> Iterator[Mistake]:
     first: dict[str, str] = {}
     for name, rail in file.rails.items():
         before = first.setdefault(rail.voltage, name)

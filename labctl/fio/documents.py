@@ -111,7 +111,7 @@ class DocumentStream:
 
 def _decode(lines: Sequence[str]) -> dict[str, Any] | None:
     """The document in these lines, if need be without what does not belong to it."""
-    for text in _candidates(lines):
+    for text in _document_candidates(lines):
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
@@ -120,7 +120,7 @@ def _decode(lines: Sequence[str]) -> dict[str, Any] | None:
     return None
 
 
-def _candidates(lines: Sequence[str]) -> Iterator[str]:
+def _document_candidates(lines: Sequence[str]) -> Iterator[str]:
     text = "\n".join(lines)
     yield text
     each = [line.rstrip("\r") for line in text.split("\n")]

@@ -24,7 +24,7 @@ def histogram(bins_us: Iterable[Mapping[float, int]]) -> dict[str, int]:
         for us, ios in bins.items():
             if us > 0:
                 found[math.floor(math.log2(us) * STEPS_PER_DOUBLING)] += ios
-    return {_name(step): found[step] for step in sorted(found)}
+    return {_histogram_step_name(step): found[step] for step in sorted(found)}
 
 
 def added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -38,6 +38,6 @@ def added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return {name: found[name] for name in sorted(found, key=float)}
 
 
-def _name(step: int) -> str:
+def _histogram_step_name(step: int) -> str:
     us = 2.0 ** (step / STEPS_PER_DOUBLING)
     return f"{us:.4g}" if us < 1000 else f"{us:.0f}"

@@ -142,7 +142,7 @@ def _read(file: Path, kind: str, thread: int, client: str, *, in_us: bool) -> Fi
     scale = 1.0 if in_us else 1e-3
     if single:
         start = float(first[0][0]) if since_1970 else 0.0
-        begin, end, sides = _counted(chain([first], parts), start)
+        begin, end, sides = _counted_log_windows(chain([first], parts), start)
         return FioLog(
             kind, thread, client, since_1970, begin, end,
             iops={side: one[0] for side, one in sides.items()},
@@ -153,7 +153,7 @@ def _read(file: Path, kind: str, thread: int, client: str, *, in_us: bool) -> Fi
     t, value, direction, _ = (
         np.concatenate(column) for column in zip(*chain([first], parts), strict=True)
     )
-    begin, end, found = _windows(t, value, direction, since_1970=since_1970, kind=kind)
+    begin, end, found = _log_windows(t, value, direction, since_1970=since_1970, kind=kind)
     if kind not in ("iops", "bw"):
         found = {side: values * scale for side, values in found.items()}
         return FioLog(kind, thread, client, since_1970, begin, end, latency_us=found)
@@ -178,7 +178,7 @@ def _parts(file: Path) -> Iterator[tuple[Any, Any, Any, Any]]:
         raise BadLog(f"has {width} fields in its first line, where fio's logs have 4 to 8")
     names = [f"f{number}" for number in range(width)]
     place = 2
-    if width > 5 and any(int(_field(line, 2) or 0) > 2 for line in lines):
+    if width > 5 and any(int(_log_field(line, 2) or 0) > 2 for line in lines):
         place = 3  # the maximum stands between (log_window_value=both)
     wanted = ["f0", "f1", f"f{place}", f"f{place + 1}"]
     try:
@@ -200,12 +200,12 @@ def _parts(file: Path) -> Iterator[tuple[Any, Any, Any, Any]]:
         raise BadLog(f"is no log of fio: {error}") from error
 
 
-def _field(line: bytes, number: int) -> str:
+def _log_field(line: bytes, number: int) -> str:
     text = line.split(b",")[number].strip().decode("ascii", "replace")
     return text if text.isdigit() else ""
 
 
-def _counted(
+def _counted_log_windows(
     parts: Iterator[tuple[Any, Any, Any, Any]], start_ms: float
 ) -> tuple[Floats, Floats, dict[str, tuple[Floats, Floats, Floats]]]:
     """Windows from ``start_ms`` on, and IOPS, bytes/s and the mean value of each direction."""
@@ -223,7 +223,8 @@ def _counted(
             ]
             old = sums.get(number, [np.zeros(0)] * 3)
             sums[number] = [
-                _added(one, other.astype(float)) for one, other in zip(old, new, strict=True)
+                _added_log_sums(one, other.astype(float))
+                for one, other in zip(old, new, strict=True)
             ]
     count = max((len(one[0]) for one in sums.values()), default=0)
     begin = start_ms + WINDOW_MS * np.arange(count, dtype=float)
@@ -235,20 +236,20 @@ def _counted(
     found = {}
     for number, own_sums in sums.items():
         if number < len(DIRECTIONS):
-            ios, size, value = (_added(one, np.zeros(count))[:kept] for one in own_sums)
+            ios, size, value = (_added_log_sums(one, np.zeros(count))[:kept] for one in own_sums)
             mean = np.where(ios > 0, value / np.maximum(ios, 1), np.nan)
             found[DIRECTIONS[number]] = ios / length_s, size / length_s, mean
     return begin, end, found
 
 
-def _added(one: Floats, other: Floats) -> Floats:
+def _added_log_sums(one: Floats, other: Floats) -> Floats:
     total = np.zeros(max(len(one), len(other)))
     total[: len(one)] += one
     total[: len(other)] += other
     return total
 
 
-def _windows(
+def _log_windows(
     t: Any, value: Any, direction: Any, *, since_1970: bool, kind: str
 ) -> tuple[Floats, Floats, dict[str, Floats]]:
     """fio's own windows: each ends with its line, and begins with the line before, unless nothing

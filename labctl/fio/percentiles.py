@@ -48,7 +48,7 @@ def percentiles_of(parts: Sequence[Distribution]) -> tuple[dict[str, float], Bou
         percent = float(name)
         if not known or any(percent not in part.low for part in known):
             continue
-        low, high = _lowest(known, percent), _highest(known, percent)
+        low, high = _lowest_percentile(known, percent), _highest_percentile(known, percent)
         if len(known) == 1:
             low, high = known[0].low[percent], known[0].high[percent]
         values[name] = low if low >= high else (low + high) / 2
@@ -77,24 +77,24 @@ def _of_bins(parts: Sequence[Distribution]) -> dict[str, float]:
     return found
 
 
-def _highest(parts: Sequence[Distribution], percent: float) -> float:
+def _highest_percentile(parts: Sequence[Distribution], percent: float) -> float:
     """The first latency that surely so many of all I/Os stay up to."""
     steps = [
         sorted([(us, share) for share, us in part.high.items()] + [(_longest(part), 100.0)])
         for part in parts
     ]
-    weights = _weights(parts)
+    weights = _percentile_weights(parts)
     for us in sorted({us for rows in steps for us, _ in rows}):
         shares = (max((s for at, s in rows if at <= us), default=0.0) for rows in steps)
-        if _sum(weights, shares) >= percent - _ROUNDING:
+        if _percentile_sum(weights, shares) >= percent - _ROUNDING:
             return us
     return max(part.high[percent] for part in parts)
 
 
-def _lowest(parts: Sequence[Distribution], percent: float) -> float:
+def _lowest_percentile(parts: Sequence[Distribution], percent: float) -> float:
     """The first latency that so many of all I/Os may stay up to. Below a percentile there are
     always fewer than so many."""
-    weights = _weights(parts)
+    weights = _percentile_weights(parts)
     steps = [sorted((us, share) for share, us in part.low.items()) for part in parts]
     starts = {min(part.min_us, min(part.low.values())) for part in parts}
     for us in sorted(starts | {us for rows in steps for us, _ in rows}):
@@ -103,7 +103,7 @@ def _lowest(parts: Sequence[Distribution], percent: float) -> float:
             else min((s for at, s in rows if at > us), default=100.0)
             for part, rows in zip(parts, steps, strict=True)
         )  # fmt: skip
-        if _sum(weights, shares) > percent + _ROUNDING:
+        if _percentile_sum(weights, shares) > percent + _ROUNDING:
             return us
     return max(part.low[percent] for part in parts)
 
@@ -113,10 +113,10 @@ def _longest(part: Distribution) -> float:
     return max(part.max_us, *part.high.values()) if part.max_us else float("inf")
 
 
-def _weights(parts: Sequence[Distribution]) -> list[float]:
+def _percentile_weights(parts: Sequence[Distribution]) -> list[float]:
     total = sum(part.count for part in parts)
     return [part.count / total if total else 1 / len(parts) for part in parts]
 
 
-def _sum(weights: Sequence[float], shares: Iterable[float]) -> float:
+def _percentile_sum(weights: Sequence[float], shares: Iterable[float]) -> float:
     return sum(weight * share for weight, share in zip(weights, shares, strict=True))

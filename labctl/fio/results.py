@@ -104,7 +104,9 @@ def last_document(text: str) -> dict[str, Any] | None:
 def result_of(last: dict[str, Any], drive: str = "") -> FioResult:
     """The result in a document; ``drive``: of several drives only what was done on that one."""
     jobs = jobs_of(document_of_drive(last, drive) if drive else last)
-    sides = {name: _direction([sections_of(job)[name] for job in jobs]) for name in DIRECTIONS}
+    sides = {
+        name: _fio_result_direction([sections_of(job)[name] for job in jobs]) for name in DIRECTIONS
+    }
     mixed = sides["read"] if any(is_mixed(job) for job in jobs) else None
     notes = []
     if mixed is not None:
@@ -138,12 +140,12 @@ def _cpu_pct(jobs: Sequence[dict[str, Any]], key: str) -> float | None:
     return sum(value * weight for value, weight in known) / sum(weight for _, weight in known)
 
 
-def _direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
+def _fio_result_direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
     busy = [side for side in sides if total_ios(side)]
     if not busy:
         return None
     totals = sum((totals_of(side) for side in busy), start=Totals())
-    rates = [_rates(side) for side in busy]
+    rates = [_fio_result_rates(side) for side in busy]
     latencies = [latency_of(side) for side in busy]
     bins = [latency.bins_us for latency in latencies]
     values, bounds = percentiles_of(
@@ -177,7 +179,7 @@ _NOTED = ("99", "99.9")
 """The percentiles whose bounds are put into a note."""
 
 
-def _rounded(us: float) -> str:
+def _rounded_fio_result(us: float) -> str:
     return f"{us:.3g}" if us < 1000 else f"{us:.0f}"
 
 
@@ -186,7 +188,7 @@ def bounds_notes(sides: Mapping[str, Direction | None]) -> tuple[str, ...]:
     return tuple(
         f"{name} latencies of several together are known within bounds: "
         + ", ".join(
-            f"p{percent} {_rounded(low)} to {_rounded(high)} µs"
+            f"p{percent} {_rounded_fio_result(low)} to {_rounded_fio_result(high)} µs"
             for percent, (low, high) in side.latency_bounds_us.items()
             if percent in _NOTED
         )
@@ -203,7 +205,7 @@ def mean_direction(parts: Sequence[Direction]) -> Direction | None:
     if not parts:
         return None
     ios = sum(part.total_ios for part in parts)
-    values, bounds = percentiles_of([_distribution(part) for part in parts])
+    values, bounds = percentiles_of([_fio_result_distribution(part) for part in parts])
     return Direction(
         iops=sum(part.iops for part in parts) / len(parts),
         bytes_per_s=sum(part.bytes_per_s for part in parts) / len(parts),
@@ -216,7 +218,7 @@ def mean_direction(parts: Sequence[Direction]) -> Direction | None:
     )
 
 
-def _distribution(part: Direction) -> Distribution:
+def _fio_result_distribution(part: Direction) -> Distribution:
     exact = {name: (us, us) for name, us in part.latency_percentiles_us.items()}
     rows = {float(name): row for name, row in (exact | part.latency_bounds_us).items()}
     return Distribution(
@@ -227,7 +229,7 @@ def _distribution(part: Direction) -> Distribution:
     )
 
 
-def _rates(side: dict[str, Any]) -> tuple[float, float]:
+def _fio_result_rates(side: dict[str, Any]) -> tuple[float, float]:
     """Operations and bytes per second of one job over its own runtime."""
     runtime_s = number_at(side, "runtime") / 1000
     if not runtime_s:

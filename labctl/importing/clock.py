@@ -165,9 +165,9 @@ def clock_of(
         )
         return given, tuple(works)
     search_s = SEARCH_S if rules.search_s is None else rules.search_s
-    work = [(_kind(one), one.total_ios / one.duration_s) for one in works]
+    work = [(_work_kind_for_clock(one), one.total_ios / one.duration_s) for one in works]
     try:
-        ranges = _ranges(recording, search_s)
+        ranges = _clock_search_ranges(recording, search_s)
         doubts = [one.boundary_u_ns / NS_PER_S for one in works]
         found = align(t, recording.watts, spans, ranges, work, doubts)
     except Misfit as misfit:
@@ -216,11 +216,11 @@ def shared_clock(recording: Recording, others: Sequence[tuple[Recording, FileClo
     )  # fmt: skip
 
 
-def _kind(work: Work) -> Hashable:
+def _work_kind_for_clock(work: Work) -> Hashable:
     return work.pattern, work.block_size_bytes, work.read_pct, work.compress_pct
 
 
-def _ranges(recording: Recording, search_s: float) -> list[tuple[float, float]]:
+def _clock_search_ranges(recording: Recording, search_s: float) -> list[tuple[float, float]]:
     if not recording.absolute:
         return [(-ANY_OFFSET_S, ANY_OFFSET_S)]
     if not recording.open_zone:
@@ -257,7 +257,10 @@ def _do_not_meet(
     lasts = (recording.last_ns - recording.first_ns) / NS_PER_S
     needs = (works[-1].end_ns - works[0].begin_ns) / NS_PER_S
     apart_ns = max(works[0].begin_ns - recording.last_ns, recording.first_ns - works[-1].end_ns)
-    near = search_s is not None and apart_ns / NS_PER_S < _ranges(recording, search_s)[-1][1]
+    near = (
+        search_s is not None
+        and apart_ns / NS_PER_S < _clock_search_ranges(recording, search_s)[-1][1]
+    )
     if not recording.absolute or (near and lasts < LEAST_COVERED * needs):
         allowed = f"it lasts {lasts:.0f} s, and fio's phases {needs:.0f} s: another recording?"
         return not_there(recording.file, "clock", None, allowed)

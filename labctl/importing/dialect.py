@@ -71,7 +71,7 @@ def sniff(file: Path) -> Sniffed:
     if b"\r" in data and b"\n" not in data:
         allowed = "its lines end at carriage returns alone: write them again with newlines"
         raise not_there(file, "line 1", None, allowed)
-    encoding = _encoding(file, data)
+    encoding = _dialect_encoding(file, data)
     lines = codecs.getincrementaldecoder(encoding)("replace").decode(data).splitlines()
     if len(data) == SAMPLE_BYTES:
         lines = lines[:-1]  # it may be cut
@@ -90,7 +90,7 @@ def sniff(file: Path) -> Sniffed:
         for decimal in (".", ","):
             if decimal == delimiter:
                 continue
-            score = sum(_share(row, decimal) for row in tail) / len(tail)
+            score = sum(_dialect_number_share(row, decimal) for row in tail) / len(tail)
             of_lines = round(len(alike) / len(lines), 3)  # a line of headings agrees with one alone
             found = (round(score, 3), of_lines, width if score else 0, delimiter, decimal)
             if best is None or found[:3] > best[:3]:
@@ -112,7 +112,7 @@ def _no_table(lines: Sequence[str]) -> str:
     return "there is no table of readings in it: is it a CSV? (fio's output goes with --fio)"
 
 
-def _encoding(file: Path, data: bytes) -> str:
+def _dialect_encoding(file: Path, data: bytes) -> str:
     """Raises ConfigurationError where it is no text."""
     marked = next((name for mark, name in _BOMS if data.startswith(mark)), "")
     if marked:
@@ -139,7 +139,7 @@ def _table_of(
         (
             number
             for number, row in enumerate(rows)
-            if len(row) == width and _share(row, decimal) >= LEAST_NUMBERS
+            if len(row) == width and _dialect_number_share(row, decimal) >= LEAST_NUMBERS
         ),
         None,
     )
@@ -198,7 +198,7 @@ def _usual_width(rows: Sequence[Sequence[str]]) -> int:
     return max(widths, key=lambda width: (widths[width], width)) if widths else 0
 
 
-def _share(row: Sequence[str], decimal: str) -> float:
+def _dialect_number_share(row: Sequence[str], decimal: str) -> float:
     """Which share of a row's fields are numbers, times, or the words for no reading."""
     texts = [field.strip() for field in row]
     other = "," if decimal == "." else "."

@@ -28,7 +28,7 @@ def as_planned(works: Sequence[Work], plan: Plan, file: str) -> tuple[Work, ...]
     mistakes: list[Mistake] = []
     found = []
     for number, (work, phase) in enumerate(zip(works, phases, strict=True), 1):
-        if work.stated and (other := _differences(work, phase)):
+        if work.stated and (other := _given_plan_differences(work, phase)):
             allowed = f"phase {number} is {phase.label}, and fio's output has {', '.join(other)}"
             mistakes.append(Mistake(work.place, "plan", None, allowed))
         found.append(
@@ -50,7 +50,7 @@ def as_planned(works: Sequence[Work], plan: Plan, file: str) -> tuple[Work, ...]
     return tuple(found)
 
 
-def _differences(work: Work, phase: Phase) -> list[str]:
+def _given_plan_differences(work: Work, phase: Phase) -> list[str]:
     """What fio printed that is not the plan's."""
     jobs = f"{work.jobs} job{'' if work.jobs == 1 else 's'}"
     mixed = phase.pattern.mixed

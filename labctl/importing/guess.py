@@ -66,7 +66,7 @@ def guess(file: Path, given: Given, ready: str = "") -> Guess:
 
     Raises ConfigurationError: what cannot be recognised, with what to say.
     """
-    start = _beginning(file)
+    start = _beginning_for_guess(file)
     if start.startswith(JLS):
         _check_says_itself(file, given, ready)
         return Guess(_of_jls(file, given))
@@ -75,7 +75,7 @@ def guess(file: Path, given: Given, ready: str = "") -> Guess:
     if known is not None and known.ready.refuse:
         raise not_there(file, f"line {max(known.line, 1)}", None, known.ready.refuse)
     data: dict[str, Any] = {
-        "name": _instrument(file),
+        "name": _guessed_instrument_name(file),
         "delimiter": "tab" if found.delimiter == "\t" else found.delimiter,
         "decimal": found.decimal,
         "encoding": found.encoding,
@@ -85,7 +85,7 @@ def guess(file: Path, given: Given, ready: str = "") -> Guess:
         "accuracy_pct": given.accuracy_pct,
         "aperture_s": given.aperture_s,
     }
-    data |= _times(file, found, given, known)
+    data |= _guessed_times(file, found, given, known)
     data |= rails_in(file, found, given, data["time"], known)
     if known is not None:
         data["stamp"] = known.ready.stamp
@@ -96,7 +96,7 @@ def guess(file: Path, given: Given, ready: str = "") -> Guess:
 
 def mapped_table(file: Path, meter: Meter) -> Table:
     """A file to be read by a mapping. Raises ConfigurationError."""
-    start = _beginning(file)
+    start = _beginning_for_guess(file)
     if start.startswith(JLS):
         return JlsTable(file, meter)
     if start.startswith(PARQUET):
@@ -105,14 +105,14 @@ def mapped_table(file: Path, meter: Meter) -> Table:
     found = sniff(file)
     headings = found.headings
     if meter.heading_line != found.heading_line or meter.field_end != found.delimiter:
-        headings = _line(file, meter, meter.heading_line) if meter.heading_line else ()
-    first = _line(file, meter, meter.first_line)
+        headings = _line_for_guess(file, meter, meter.heading_line) if meter.heading_line else ()
+    first = _line_for_guess(file, meter, meter.first_line)
     if not first:
         raise not_there(file, f"line {meter.first_line}", None, "there is no reading in it")
     return Table(file, meter, headings, len(first))
 
 
-def _beginning(file: Path) -> bytes:
+def _beginning_for_guess(file: Path) -> bytes:
     try:
         return beginning(file)
     except OSError as error:
@@ -153,7 +153,7 @@ def _of_jls(file: Path, given: Given) -> Meter:
         raise not_there(file, "--rail", given.rail, f"the file has several: {', '.join(rails)}")
     rate_hz = next(iter(signals.values())).sample_rate
     data = {
-        "name": _instrument(file),
+        "name": _guessed_instrument_name(file),
         "time": ["time"],
         "time_format": "epoch_ns" if absolute else "ns",
         "aperture_s": samples_a_mean(rate_hz) / rate_hz,
@@ -169,7 +169,7 @@ def _of_jls(file: Path, given: Given) -> Meter:
     return validated(Meter, data, str(file))
 
 
-def _line(file: Path, meter: Meter, number: int) -> tuple[str, ...]:
+def _line_for_guess(file: Path, meter: Meter, number: int) -> tuple[str, ...]:
     try:
         with opened(file) as data:
             stream = io.TextIOWrapper(data, encoding=meter.encoding, errors="replace", newline="")
@@ -187,7 +187,9 @@ def column_text(found: Sniffed, column: str | int) -> list[str]:
     return [] if place is None else [row[place] for row in found.rows if place < len(row)]
 
 
-def _times(file: Path, found: Sniffed, given: Given, known: Recognised | None) -> dict[str, Any]:
+def _guessed_times(
+    file: Path, found: Sniffed, given: Given, known: Recognised | None
+) -> dict[str, Any]:
     """Where the times are, and how they are written."""
     ready = None if known is None else known.ready
     interval_s = None if ready is None else ready.interval_s(found.opening)
@@ -208,12 +210,12 @@ def _times(file: Path, found: Sniffed, given: Given, known: Recognised | None) -
         form = _unit_by_steps(found, place, interval_s)
     form = form or _time_format(file, found, time)
     times = {"time": list(time), "time_format": form}
-    if form == ISO and not given.zone and name_their_zone(_stamps(found, time)):
+    if form == ISO and not given.zone and name_their_zone(_stamps_for_guess(found, time)):
         times["zone"] = "UTC"  # of times without one: there are none
     return times
 
 
-def _stamps(found: Sniffed, time: Sequence[str | int]) -> list[str]:
+def _stamps_for_guess(found: Sniffed, time: Sequence[str | int]) -> list[str]:
     """The times of the first rows; none where a column is not there."""
     columns = [column_text(found, one) for one in time]
     return [" ".join(row) for row in zip(*columns, strict=True)] if all(columns) else []
@@ -223,7 +225,9 @@ def _unit_by_steps(found: Sniffed, place: int, interval_s: float) -> str:
     """The unit of counted times whose heading says none: the smallest in which a step is as long as
     readings are apart."""
     heading = found.heading(place)
-    step = min(_steps([row[place] for row in found.rows], "s", found.decimal), default=0.0)
+    step = min(
+        _steps_for_guess([row[place] for row in found.rows], "s", found.decimal), default=0.0
+    )
     fit = (one for one, ns in SINCE_START.items() if step * ns >= interval_s * NS_PER_S / 2)
     return time_unit_of(heading) or min(fit, key=SINCE_START.__getitem__, default="")
 
@@ -233,11 +237,13 @@ def _interval_s(found: Sniffed, data: dict[str, Any]) -> float | None:
     if data["time_format"] == ROWS:
         interval_s: float = data["interval_s"]
         return interval_s
-    steps = sorted(_steps(_stamps(found, data["time"]), data["time_format"], found.decimal))
+    steps = sorted(
+        _steps_for_guess(_stamps_for_guess(found, data["time"]), data["time_format"], found.decimal)
+    )
     return float(f"{steps[len(steps) // 2]:.6g}") if steps else None
 
 
-def _steps(texts: Sequence[str], form: str, decimal: str) -> list[float]:
+def _steps_for_guess(texts: Sequence[str], form: str, decimal: str) -> list[float]:
     """By how much times rise, s."""
     import pyarrow as pa
 
@@ -254,7 +260,7 @@ def _time_columns(file: Path, found: Sniffed) -> tuple[str | int, ...]:
             for i in range(found.width)
             if all(CLOCKLIKE.fullmatch(row[i].strip()) for row in found.rows)
         ]
-        named = clocks or ([0] if _rises(found, 0) else [])
+        named = clocks or ([0] if _column_rises_for_guess(found, 0) else [])
     if not named:
         raise not_there(
             file, f"line {found.heading_line or found.first_line}", None,
@@ -267,7 +273,7 @@ def _time_columns(file: Path, found: Sniffed) -> tuple[str | int, ...]:
     return (name_of(found, whole[0] if whole else named[0]),)
 
 
-def _rises(found: Sniffed, place: int) -> bool:
+def _column_rises_for_guess(found: Sniffed, place: int) -> bool:
     try:
         values = [float(row[place].replace(found.decimal, ".")) for row in found.rows]
     except ValueError:
@@ -276,7 +282,7 @@ def _rises(found: Sniffed, place: int) -> bool:
 
 
 def _time_format(file: Path, found: Sniffed, time: Sequence[str | int]) -> str:
-    samples = _stamps(found, time)
+    samples = _stamps_for_guess(found, time)
     if not samples:
         known = ", ".join(map(repr, found.headings)) or "the file has no headings"
         raise not_there(file, "--time", list(time), f"there is no such column: {known}")
@@ -297,6 +303,6 @@ def _time_format(file: Path, found: Sniffed, time: Sequence[str | int]) -> str:
     )  # fmt: skip
 
 
-def _instrument(file: Path) -> str:
+def _guessed_instrument_name(file: Path) -> str:
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", file.stem).strip("-_")[:40]
     return name or "meter"

@@ -43,7 +43,7 @@ def signals_of(file: Path) -> tuple[dict[str, SignalDef], bool]:
     Raises ConfigurationError, and MissingPart where the library is missing.
     """
     with _opened(file) as reader:
-        named = _named(reader)
+        named = _jls_signals_by_name(reader)
         if not named:
             raise not_there(file, "signals", None, "has no volts, amps or watts")
         rates = {(one.sample_rate, one.sample_id_offset) for one in named.values()}
@@ -94,10 +94,10 @@ class JlsTable(Table):
             for begin in range(0, length, step):
                 count = min(step, length - begin)
                 raw = {
-                    one: _samples(self.file, reader, signal, begin, count) * factors[one]
+                    one: _jls_samples(self.file, reader, signal, begin, count) * factors[one]
                     for one, signal in wanted.items()
                 }
-                found = {one: each.mean(axis=1) for one, each in _by(raw, many).items()}
+                found = {one: each.mean(axis=1) for one, each in _jls_samples_by(raw, many).items()}
                 for volts, amps in pairs:
                     watts = (raw[volts] * raw[amps]).reshape(-1, many).mean(axis=1)
                     found[amps] = np.where(found[volts] > 0, watts / found[volts], found[amps])
@@ -108,16 +108,18 @@ class JlsTable(Table):
                     self.seen.first_no_reading = self.seen.first_no_reading or at
                 begins = np.arange(begin, begin + count, many)
                 lines = begins + 1
-                t_ns = _moments(reader, first, begins) + round(many / first.sample_rate * 5e8)
+                t_ns = _jls_sample_times(reader, first, begins) + round(
+                    many / first.sample_rate * 5e8
+                )
                 self.share = (begin + count) / length
                 yield self._checked(t_ns, found, lines, long=False)
 
 
-def _by(raw: dict[Column, Floats], many: int) -> dict[Column, Floats]:
+def _jls_samples_by(raw: dict[Column, Floats], many: int) -> dict[Column, Floats]:
     return {one: values.reshape(-1, many) for one, values in raw.items()}
 
 
-def _named(reader: Reader) -> dict[str, SignalDef]:
+def _jls_signals_by_name(reader: Reader) -> dict[str, SignalDef]:
     """Signals by name, with that of their source where there are several."""
     found = [
         one
@@ -131,7 +133,7 @@ def _named(reader: Reader) -> dict[str, SignalDef]:
     }
 
 
-def _samples(file: Path, reader: Reader, signal: SignalDef, begin: int, count: int) -> Floats:
+def _jls_samples(file: Path, reader: Reader, signal: SignalDef, begin: int, count: int) -> Floats:
     try:
         return np.asarray(reader.fsr(signal.signal_id, begin, count), np.float64)
     except (RuntimeError, ValueError) as error:
@@ -139,7 +141,7 @@ def _samples(file: Path, reader: Reader, signal: SignalDef, begin: int, count: i
         raise not_there(file, f"sample {begin + 1} of {signal.name}", None, words) from error
 
 
-def _moments(reader: Reader, signal: SignalDef, begins: Sequence[int] | Ints) -> Ints:
+def _jls_sample_times(reader: Reader, signal: SignalDef, begins: Sequence[int] | Ints) -> Ints:
     """When samples were, ns since 1970."""
     stamps = np.asarray(reader.sample_id_to_timestamp(signal.signal_id, begins), np.int64)
     seconds, rest = stamps >> 30, stamps & (_SECOND - 1)

@@ -144,19 +144,19 @@ def _fill(
     """Write everything behind the header."""
     begin_ns = works[0].begin_ns
     files = [
-        *_kept(path, "meters", [one.source.file for one in opened]),
-        *_kept(path, "fio", list(_files_of(works))),
+        *_kept_in_made_run(path, "meters", [one.source.file for one in opened]),
+        *_kept_in_made_run(path, "fio", list(_files_of(works))),
     ]
     writer = journal.Journal(path, now_ns=lambda: begin_ns)
     try:
         recordings = [write_readings(writer, path, one, progress) for one in opened]
-        clocks, works = _clocks(recordings, works, rules)
+        clocks, works = _clocks_of_made_run(recordings, works, rules)
         for one, recording, clock in zip(opened, recordings, clocks, strict=True):
             writer.clock_pairs(recording.instrument, clock_samples(one, recording, clock, begin_ns))
-        covered = _covered(begin_ns, recordings, clocks)
+        covered = _made_run_coverage(begin_ns, recordings, clocks)
         first_ns, last_ns = _span_shown(works, *covered)
         off_s = max(one.u_s for one in clocks) + max(one.interval_s for one in recordings)
-        rests = list(_rests(phases, works, off_s, *covered))
+        rests = list(_rests_of_made_run(phases, works, off_s, *covered))
         for phase, rest_ns in rests:
             first_ns = min(first_ns, rest_ns)
             last_ns = max(last_ns, rest_ns + round(phase.duration_s * NS_PER_S))
@@ -198,7 +198,7 @@ def _files_of(works: Sequence[Work]) -> Iterator[Path]:
     yield from dict.fromkeys(log for work in works for log in work.logs)
 
 
-def _kept(path: Path, folder: str, files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+def _kept_in_made_run(path: Path, folder: str, files: Sequence[Path]) -> Iterator[dict[str, Any]]:
     """Copies of files, with their checksums; those of one name get a number."""
     target = path / IMPORT_DIR / folder
     target.mkdir(parents=True, exist_ok=True)
@@ -219,7 +219,7 @@ def _kept(path: Path, folder: str, files: Sequence[Path]) -> Iterator[dict[str, 
         }
 
 
-def _clocks(
+def _clocks_of_made_run(
     recordings: Sequence[Recording], works: Sequence[Work], rules: ClockRules
 ) -> tuple[list[FileClock], tuple[Work, ...]]:
     """The clock of each file, in their order; and the phases, at the times that are told by the
@@ -238,7 +238,7 @@ def _clocks(
     return [found[one.instrument] for one in recordings], works
 
 
-def _covered(
+def _made_run_coverage(
     begin_ns: int, recordings: Sequence[Recording], clocks: Sequence[FileClock]
 ) -> tuple[list[int], list[int]]:
     """When each recording begins and ends, on fio's clock. ``begin_ns``: what its clock counts
@@ -251,7 +251,7 @@ def _covered(
     return firsts, lasts
 
 
-def _rests(
+def _rests_of_made_run(
     phases: Sequence[Phase],
     works: Sequence[Work],
     off_s: float,

@@ -220,20 +220,27 @@ def mapping_text(mapping: Mapping) -> str:
     parts = []
     for meter in mapping.meters:
         data = meter.model_dump(exclude_none=True, exclude={"rails"})
-        lines = ["[[meters]]", *(f"{key} = {_value(value)}" for key, value in data.items())]
+        lines = [
+            "[[meters]]",
+            *(f"{key} = {_mapping_value_text(value)}" for key, value in data.items()),
+        ]
         for name, rail in meter.rails.items():
-            lines += ["", f"[meters.rails.{_value(name)}]"]
+            lines += ["", f"[meters.rails.{_mapping_value_text(name)}]"]
             columns = rail.model_dump(exclude_none=True, exclude_defaults=True)
-            lines += [f"{key} = {_value(value)}" for key, value in columns.items()]
+            lines += [f"{key} = {_mapping_value_text(value)}" for key, value in columns.items()]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
 
-def _value(value: Any) -> str:
+def _mapping_value_text(value: Any) -> str:
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + " }"
+        return (
+            "{ "
+            + ", ".join(f"{key} = {_mapping_value_text(one)}" for key, one in value.items())
+            + " }"
+        )
     if isinstance(value, list):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(_mapping_value_text, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 

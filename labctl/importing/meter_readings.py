@@ -62,18 +62,18 @@ def write_readings(
         if count < 2:
             what = channel.partition(".")[2]
             raise not_there(file, what, None, "has no readings: is it the right column?")
-    t, watts = _watts(path, one)
+    t, watts = _watts_of_meter_readings(path, one)
     return Recording(
         file, name, one.source.meter, seen.first_ns, seen.last_ns, one.interval_s, t, watts
     )
 
 
-def _watts(path: Path, one: Opened) -> tuple[Any, Any]:
+def _watts_of_meter_readings(path: Path, one: Opened) -> tuple[Any, Any]:
     """Times (s since the first reading) and watts at nominal volts of all amps of a file."""
     total: tuple[Any, Any] | None = None
     longest = np.empty(0)
     for output in one.outputs:
-        t, values = _thinned(path / CHANNELS_DIR / output.info.name)
+        t, values = _thinned_meter_readings(path / CHANNELS_DIR / output.info.name)
         longest = t if len(t) > len(longest) else longest
         if output.info.quantity != "current":
             continue
@@ -85,7 +85,7 @@ def _watts(path: Path, one: Opened) -> tuple[Any, Any]:
     return total if total is not None else (longest, np.empty(0))
 
 
-def _thinned(file: Path) -> tuple[Any, Any]:
+def _thinned_meter_readings(file: Path) -> tuple[Any, Any]:
     """Times in s and values, as means over equal numbers of readings where there are many."""
     count = file.stat().st_size // READING.itemsize
     many = -(-count // MOST_FOR_CLOCK)

@@ -29,7 +29,9 @@ def sniff_parquet(file: Path) -> Sniffed:
         rows = [
             tuple(row)
             for batch in islice(batches, 1)
-            for row in zip(*(_texts(one).to_pylist() for one in batch.columns), strict=True)
+            for row in zip(
+                *(_parquet_column_texts(one).to_pylist() for one in batch.columns), strict=True
+            )
         ]
     if not rows:
         raise not_there(file, "line 1", None, "there are headings and no reading")
@@ -51,7 +53,7 @@ class ParquetTable(Table):
                     lines = np.arange(line, line + batch.num_rows, dtype=np.int64)
                     line += batch.num_rows
                     self.share = min(line / total, 1.0)
-                    columns = [_texts(batch.column(name)) for name in names]
+                    columns = [_parquet_column_texts(batch.column(name)) for name in names]
                     yield pa.RecordBatch.from_arrays(columns, names=list(map(str, needed))), lines
             except (OSError, pa.ArrowException) as error:
                 words = printable(str(error).splitlines()[0])
@@ -78,7 +80,7 @@ def _headings(parquet: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _texts(column: Any) -> Any:
+def _parquet_column_texts(column: Any) -> Any:
     """A column as texts; times in UTC, nothing as an empty text."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -81,7 +81,7 @@ def plan_text(name: str, phases: Sequence[Phase]) -> str:
     idle_s = {phase.role: phase.duration_s for phase in phases if not phase.pattern.io}
     lines.append(f"idle_before_s = {idle_s.get(Role.IDLE_BEFORE, 0.0):g}")
     lines.append(f"idle_after_s = {idle_s.get(Role.IDLE_AFTER, 0.0):g}")
-    for sweep in _sweeps(of_fio(phases)):
+    for sweep in _imported_phases_by_sweep(of_fio(phases)):
         phase, depths = sweep[0], [one.queue_depth for one in sweep]
         lines += [
             "",
@@ -102,7 +102,7 @@ def plan_text(name: str, phases: Sequence[Phase]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sweeps(phases: Sequence[Phase]) -> list[list[Phase]]:
+def _imported_phases_by_sweep(phases: Sequence[Phase]) -> list[list[Phase]]:
     """Phases that follow each other and differ in their queue depth alone."""
     found: list[list[Phase]] = []
     for phase in phases:

@@ -79,7 +79,7 @@ def rails_in(
             continue
         if ignored is not None and ignored.fullmatch(heading):
             continue
-        cells = [_plain(row[place], found) for row in found.rows]
+        cells = [_plain_rail_cell(row[place], found) for row in found.rows]
         if not any(NUMBER.fullmatch(one) or one.casefold() in OVERLOADS for one in cells):
             continue
         name = rail = rail_of(heading) if known is None else known.ready.rail_of(heading)
@@ -171,7 +171,7 @@ def _value_and_unit(found: Sniffed, times: Collection[int | None]) -> dict[str, 
         return None
     ((at, (kind, *_)),) = units.items()
     for place in range(at - 1, -1, -1):
-        cells = [_plain(row[place], found) for row in found.rows]
+        cells = [_plain_rail_cell(row[place], found) for row in found.rows]
         if place in times or not any(map(NUMBER.fullmatch, cells)):
             continue
         return {kind: Column(column=name_of(found, place), unit_column=name_of(found, at))}
@@ -206,7 +206,7 @@ def with_stated(columns: dict[str, Column], given: Given) -> RailColumns:
     return RailColumns.model_validate({**columns, "stated": stated})
 
 
-def _plain(text: str, found: Sniffed) -> str:
+def _plain_rail_cell(text: str, found: Sniffed) -> str:
     return text.strip().replace(",", ".") if found.decimal == "," else text.strip()
 
 
@@ -219,7 +219,7 @@ def _reading_a_row(found: Sniffed, times: Collection[int | None]) -> dict[str, o
         for i, one in enumerate(found.headings)
         if i != label
         and i not in times
-        and all(NUMBER.fullmatch(_plain(row[i], found)) for row in found.rows)
+        and all(NUMBER.fullmatch(_plain_rail_cell(row[i], found)) for row in found.rows)
     ]
     if label is None or len(values) != 1:
         return None

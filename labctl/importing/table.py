@@ -264,13 +264,13 @@ class Table:
                 end = block.rfind(b"\n") + 1
                 block, rest = block[:end], block[end:]
                 if block:
-                    yield _valid(block), line
+                    yield _valid_table_lines(block), line
                 line += block.count(b"\n")
                 if len(rest) > BLOCK_BYTES:
                     allowed = f"has no end within {len(rest)} bytes: this is no table of readings"
                     raise not_there(self.file, f"line {line}", None, allowed)
             if rest:
-                yield _valid(rest), line
+                yield _valid_table_lines(rest), line
 
     def _open(self) -> IO[Any]:
         """The file: bytes where it is UTF-8 already, without a byte-order mark; texts else."""
@@ -402,7 +402,7 @@ class Table:
         if not long and again.any():
             seen.repeated += int(again.sum())
             seen.first_repeated = seen.first_repeated or int(lines[np.flatnonzero(again)[0]])
-            found = {one: _means(values, again) for one, values in found.items()}
+            found = {one: _table_row_means(values, again) for one, values in found.items()}
         usual = self._usual_ns
         if usual:
             far = np.flatnonzero(steps > max(20 * usual, 1e9))
@@ -420,7 +420,7 @@ class Table:
         return f"{t_ns / NS_PER_S:g} s"
 
 
-def _valid(block: bytes) -> bytes:
+def _valid_table_lines(block: bytes) -> bytes:
     """Lines as UTF-8; what is none is replaced, so that the line with it can be named."""
     try:
         block.decode()
@@ -429,7 +429,7 @@ def _valid(block: bytes) -> bytes:
     return block
 
 
-def _means(values: Floats, again: NDArray[np.bool_]) -> Floats:
+def _table_row_means(values: Floats, again: NDArray[np.bool_]) -> Floats:
     """Of rows, the means of those that have the time of the row before with it. What a part begins
     with may go on from the part before, which is written already: it is left out."""
     first = np.flatnonzero(~again)

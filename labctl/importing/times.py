@@ -68,7 +68,7 @@ def guess_format(samples: Sequence[str], decimal: str, unit: str) -> list[str]:
     likely one. ``unit``: of the heading."""
     texts = [one.strip() for one in samples if one.strip()]
     least = LEAST_ALIKE * len(texts)
-    numbers = [_number(one.replace(decimal, ".")) for one in texts]
+    numbers = [_time_number(one.replace(decimal, ".")) for one in texts]
     numbers = [one for one in numbers if math.isfinite(one)]
     if texts and len(numbers) >= least:
         usual = sorted(numbers)[len(numbers) // 2]
@@ -152,7 +152,7 @@ class TimeReader:
         try:
             values = pc.cast(texts, pa.float64()).to_numpy(zero_copy_only=False)
         except pa.ArrowInvalid:
-            values = np.array([_number(one) for one in texts.to_pylist()])
+            values = np.array([_time_number(one) for one in texts.to_pylist()])
         good = np.isfinite(values) & (np.abs(values) < 2**62 / factor)
         safe = np.where(good, values, 0.0)
         seconds = np.floor(safe)
@@ -219,7 +219,7 @@ def _iso_stamps(texts: Any) -> Any:
     return None
 
 
-def _number(text: str) -> float:
+def _time_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:

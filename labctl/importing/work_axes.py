@@ -39,7 +39,7 @@ def axes_of(file: Path, document: dict[str, Any], jobs: Sequence[dict[str, Any]]
     """Pattern, block size, queue depth, jobs and read share. Raises ConfigurationError."""
     options = [options_of(document, job) for job in jobs]
     names = [(*_client_address(job), str(job.get("jobname", ""))) for job in jobs]
-    patterns = {_pattern(file, one, job) for one, job in zip(options, jobs, strict=True)}
+    patterns = {_work_axis_pattern(file, one, job) for one, job in zip(options, jobs, strict=True)}
     sizes = {_block_size(file, one, job) for one, job in zip(options, jobs, strict=True)}
     named = _NAME_OF_BENCH_FIO.search(file.stem)
     depths = {count_of(one, "iodepth", int(named[3]) if named else 1) for one in options}
@@ -66,7 +66,7 @@ def axes_of(file: Path, document: dict[str, Any], jobs: Sequence[dict[str, Any]]
     }
 
 
-def _pattern(file: Path, options: dict[str, Any], job: dict[str, Any]) -> Pattern:
+def _work_axis_pattern(file: Path, options: dict[str, Any], job: dict[str, Any]) -> Pattern:
     text = str(options.get("rw", options.get("readwrite", ""))).partition(":")[0].lower()
     named = _NAME_OF_BENCH_FIO.search(file.stem)
     if not text and named:

@@ -90,7 +90,9 @@ def _goes_on(before: Document, after: Document) -> bool:
             return False
         if started and restarted and started != restarted and _worked_ms(one):
             return False
-        if _worked_ms(other) < _worked_ms(one) or _ios(other) < _ios(one):
+        if _worked_ms(other) < _worked_ms(one) or _work_document_ios(other) < _work_document_ios(
+            one
+        ):
             return False
         ran_ms += _worked_ms(other) - _worked_ms(one)
     ramps_s = sum(ramp_ns(options_of(after, jobs[0])) for jobs in groups_of(after)) / NS_PER_S
@@ -100,14 +102,14 @@ def _goes_on(before: Document, after: Document) -> bool:
 
 def _worked_ms(job: dict[str, Any]) -> int:
     """Its runtime; that of a job which waits for others counts, too, without any I/O (3.33)."""
-    return runtime_ms(job) if _ios(job) else 0
+    return runtime_ms(job) if _work_document_ios(job) else 0
 
 
 def _stamp_s(document: Document) -> float:
     return number_at(document, "timestamp_ms") / 1000 or number_at(document, "timestamp")
 
 
-def _ios(job: dict[str, Any]) -> int:
+def _work_document_ios(job: dict[str, Any]) -> int:
     return sum(total_ios(side) for side in sections_of(job).values())
 
 

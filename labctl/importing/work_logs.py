@@ -90,7 +90,7 @@ def logs_of(
     found = there.around(file.parent)
     if not found:
         return [PhaseLogs()] * len(groups)
-    workers = _workers(document, groups)
+    workers = _work_log_workers(document, groups)
     chosen = [
         [one for name, one in sorted(found.items()) if _is_of(name, document, jobs, numbers, stem)]
         for jobs, numbers, stem in zip(groups, workers, _stems(file, groups), strict=True)
@@ -101,7 +101,7 @@ def logs_of(
     for jobs, own in zip(groups, chosen, strict=True):
         for one in own:
             if one not in read:
-                read[one] = _read(one, document, jobs, notes)
+                read[one] = _read_work_log(one, document, jobs, notes)
             log = read[one]
             if log is not None and users[one] > 1 and not log.since_1970:
                 notes.append(f"{one.name}: of several phases at once (per_job_logs=0); left out")
@@ -122,7 +122,9 @@ def _stems(file: Path, groups: Sequence[Any]) -> list[str]:
     return [file.stem if len(groups) == 1 else ""] * len(groups)
 
 
-def _workers(document: dict[str, Any], groups: Sequence[Sequence[dict[str, Any]]]) -> list[range]:
+def _work_log_workers(
+    document: dict[str, Any], groups: Sequence[Sequence[dict[str, Any]]]
+) -> list[range]:
     """The numbers of each group's workers, from 1 on; each client counts its own."""
     found = []
     first = 1
@@ -158,7 +160,7 @@ def _is_of(
     return thread is None or int(thread) in workers
 
 
-def _read(
+def _read_work_log(
     file: Path, document: dict[str, Any], jobs: Sequence[dict[str, Any]], notes: list[str]
 ) -> FioLog | None:
     options = options_of(document, jobs[0])

@@ -111,7 +111,7 @@ def times_of(
         when = _by_statuses(statuses[at], lengths[at]) or When(
             end_ns - lengths[at], end_ns, u_ns, how
         )
-        when = _narrowed(when, bounds_ns[at])
+        when = _narrowed_work_times(when, bounds_ns[at])
         found.append(when)
         end_ns = when.begin_ns - ramp_ns(options_of(document, groups[at][0])) - BETWEEN_JOBS_NS
         u_ns = when.u_ns + BETWEEN_JOBS_NS
@@ -175,13 +175,13 @@ def _behind_client(
     for length, ramp, bounds in zip(lengths, ramps, bounds_ns, strict=True):
         begin_ns += ramp
         when = When(begin_ns, begin_ns + length, u_ns, "the second in which the client was started")
-        found.append(_narrowed(when, bounds))
+        found.append(_narrowed_work_times(when, bounds))
         begin_ns = found[-1].end_ns + BETWEEN_JOBS_NS
         u_ns = found[-1].u_ns + BETWEEN_JOBS_NS
     return found
 
 
-def _narrowed(when: When, bounds_ns: tuple[int, int] | None) -> When:
+def _narrowed_work_times(when: When, bounds_ns: tuple[int, int] | None) -> When:
     """The same, closer where its logs say so. Bounds that contradict it are of other logs."""
     if bounds_ns is None:
         return when

@@ -48,13 +48,13 @@ def read_workload(paths: Sequence[Path]) -> tuple[Work, ...]:
     """
     mistakes: list[Mistake] = []
     found: list[Work] = []
-    files = list(_files(paths, mistakes))
+    files = list(_workload_files(paths, mistakes))
     there = LogFiles(file for file, _ in files if is_log(file))
     for file, named in files:
         if is_log(file):
             continue
         try:
-            found += _works(file, named, there)
+            found += _workload_of_file(file, named, there)
         except ConfigurationError as error:
             mistakes += error.mistakes
     if not mistakes and not found:
@@ -71,7 +71,7 @@ def is_fio_output(file: Path) -> bool:
         return b'"fio version"' in stream.read(4096)
 
 
-def _files(paths: Iterable[Path], mistakes: list[Mistake]) -> Iterator[tuple[Path, bool]]:
+def _workload_files(paths: Iterable[Path], mistakes: list[Mistake]) -> Iterator[tuple[Path, bool]]:
     """Each file, and whether it was named itself."""
     for path in paths:
         if path.is_dir():
@@ -84,7 +84,7 @@ def _files(paths: Iterable[Path], mistakes: list[Mistake]) -> Iterator[tuple[Pat
             mistakes.append(Mistake(str(path), "fio", None, "there is no such file or folder"))
 
 
-def _works(file: Path, named: bool, there: LogFiles) -> list[Work]:
+def _workload_of_file(file: Path, named: bool, there: LogFiles) -> list[Work]:
     if file.stat().st_size > LARGEST_FILE:
         raise fio_mistake(file, "is larger than 256 MB: no output of fio is")
     try:

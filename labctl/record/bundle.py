@@ -121,7 +121,7 @@ def write_bundle(record: RunRecord, summary_json: str, target: Path) -> Manifest
                     members[name] = _add(archive, name, stream)
             name = str(folder / SUMMARY_FILE)
             members[name] = _add_text(archive, name, summary_json)
-            manifest = Manifest(record.header.run_id, members, _versions())
+            manifest = Manifest(record.header.run_id, members, _bundle_versions())
             _add_text(archive, MANIFEST, manifest.to_json())
     except UnicodeEncodeError as error:
         name = printable(str(error.object))
@@ -140,10 +140,10 @@ def _info(name: str) -> zipfile.ZipInfo:
 
 def _add(archive: zipfile.ZipFile, name: str, source: IO[bytes]) -> Member:
     with archive.open(_info(name), "w", force_zip64=True) as member:
-        return _copied(source, member)
+        return _copied_bundle_member(source, member)
 
 
-def _copied(source: IO[bytes], target: IO[bytes]) -> Member:
+def _copied_bundle_member(source: IO[bytes], target: IO[bytes]) -> Member:
     """Copy a stream; its size and digest."""
     digest, size = hashlib.sha256(), 0
     while chunk := source.read(_CHUNK):
@@ -159,7 +159,7 @@ def _add_text(archive: zipfile.ZipFile, name: str, text: str) -> Member:
     return Member(len(data), hashlib.sha256(data).hexdigest())
 
 
-def _versions() -> dict[str, str]:
+def _bundle_versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "labctl": labctl_version()}
     return found | {name: version(name) for name in _PACKAGES}
 
@@ -209,7 +209,7 @@ def unpack_bundle(bundle: Path, into: Path) -> Unpacked:
     except (OSError, *_NO_ARCHIVE) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or error
         raise JournalError(f"{bundle} is no bundle of labctl, or a torn one: {why}") from error
-    return Unpacked(run, manifest, _summary(run / SUMMARY_FILE), tuple(problems))
+    return Unpacked(run, manifest, _bundle_summary(run / SUMMARY_FILE), tuple(problems))
 
 
 def _text(archive: zipfile.ZipFile, name: str) -> str:
@@ -246,7 +246,7 @@ def _unpack(archive: zipfile.ZipFile, name: str, member: Member, into: Path) -> 
         raise JournalError(f"{name} would be larger than {LARGEST_MEMBER} bytes: not unpacked")
     try:
         with archive.open(name) as source, target.open("wb") as file:
-            found = _copied(source, file)
+            found = _copied_bundle_member(source, file)
     except _NO_ARCHIVE as error:
         return f"cannot be unpacked ({error})"
     if found.size != member.size:
@@ -254,7 +254,7 @@ def _unpack(archive: zipfile.ZipFile, name: str, member: Member, into: Path) -> 
     return "" if found == member else "its SHA-256 is not the manifest's"
 
 
-def _summary(file: Path) -> dict[str, Any] | None:
+def _bundle_summary(file: Path) -> dict[str, Any] | None:
     try:
         data = parse_json(read_small(file, MOST_SUMMARY_BYTES))
     except (OSError, *UNREADABLE):

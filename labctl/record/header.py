@@ -153,13 +153,13 @@ class DriveInfo:
             serial=" + ".join(filter(None, (drive.serial for drive in drives))),
             target=" ".join(drive.target for drive in drives),
             engine=" ".join(dict.fromkeys(drive.engine for drive in drives)),
-            size_bytes=_least([drive.size_bytes for drive in drives]),
-            warning_celsius=_least([drive.warning_celsius for drive in drives]),
-            critical_celsius=_least([drive.critical_celsius for drive in drives]),
+            size_bytes=_least_in_header([drive.size_bytes for drive in drives]),
+            warning_celsius=_least_in_header([drive.warning_celsius for drive in drives]),
+            critical_celsius=_least_in_header([drive.critical_celsius for drive in drives]),
         )
 
 
-def _least(values: Sequence[N | None]) -> N | None:
+def _least_in_header(values: Sequence[N | None]) -> N | None:
     return min((value for value in values if value is not None), default=None)
 
 

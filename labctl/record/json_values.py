@@ -71,14 +71,16 @@ def known(cls: type[T], data: dict[str, Any]) -> T:
     hints = _hints(typing.cast(Hashable, cls))
     assert is_dataclass(cls)
     names = {item.name for item in fields(cls)}
-    found = {name: _as(hints[name], value) for name, value in data.items() if name in names}
+    found = {
+        name: _json_value_as(hints[name], value) for name, value in data.items() if name in names
+    }
     return cls(**found)
 
 
 _hints = functools.cache(typing.get_type_hints)
 
 
-def _as(hint: Any, value: Any) -> Any:
+def _json_value_as(hint: Any, value: Any) -> Any:
     """``value`` as read from JSON, as the type that a field is declared with.
 
     Raises TypeError, ValueError.
@@ -88,13 +90,16 @@ def _as(hint: Any, value: Any) -> Any:
     if origin in (types.UnionType, typing.Union):
         for option in options:
             with contextlib.suppress(TypeError, ValueError):
-                return _as(option, value)
+                return _json_value_as(option, value)
     elif origin is tuple and isinstance(value, list | tuple):
         if options[-1] is Ellipsis:
-            return tuple(_as(options[0], item) for item in value)
-        return tuple(_as(*pair) for pair in zip(options, value, strict=True))
+            return tuple(_json_value_as(options[0], item) for item in value)
+        return tuple(_json_value_as(*pair) for pair in zip(options, value, strict=True))
     elif origin is dict and isinstance(value, dict):
-        return {_as(options[0], key): _as(options[1], item) for key, item in value.items()}
+        return {
+            _json_value_as(options[0], key): _json_value_as(options[1], item)
+            for key, item in value.items()
+        }
     elif isinstance(hint, type) and is_dataclass(hint) and isinstance(value, dict):
         return known(hint, value)
     elif isinstance(hint, type) and issubclass(hint, Enum):

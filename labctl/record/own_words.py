@@ -42,10 +42,10 @@ def own_words(run: Path) -> OwnWords:
         return OwnWords()
     note = stored.get("note")
     lines = note if isinstance(note, list) else [note]
-    return OwnWords(_text(stored.get("title")), "\n".join(map(_text, lines)))
+    return OwnWords(_own_words_text(stored.get("title")), "\n".join(map(_own_words_text, lines)))
 
 
-def _text(value: object) -> str:
+def _own_words_text(value: object) -> str:
     return "" if value is None else str(value)
 
 

@@ -108,10 +108,10 @@ class PointEnd:
             or data.get("ended") not in list(PointEnding)
         ):
             return None
-        return cls(PointEnding(data["ended"]), state, _seconds(data.get("kept_s")))
+        return cls(PointEnding(data["ended"]), state, _point_end_seconds(data.get("kept_s")))
 
 
-def _seconds(data: object) -> dict[str, float]:
+def _point_end_seconds(data: object) -> dict[str, float]:
     if not isinstance(data, dict) or not all(is_number(value) for value in data.values()):
         return {}
     return {str(why): float(value) for why, value in data.items()}

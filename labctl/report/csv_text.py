@@ -20,12 +20,12 @@ def csv_text(heading: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(_cell, heading))
-    writer.writerows(map(_cell, row) for row in rows)
+    writer.writerow(map(_csv_text_cell, heading))
+    writer.writerows(map(_csv_text_cell, row) for row in rows)
     return text.getvalue()
 
 
-def _cell(value: object) -> object:
+def _csv_text_cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     return printable(f"'{value}" if value.startswith(_FORMULA) else value)

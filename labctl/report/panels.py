@@ -106,7 +106,7 @@ class Panel:
         return self.points[0].result.phase.block_size_bytes >= LARGE_BLOCK_BYTES
 
 
-def _workload(phase: Phase, axis: Axis) -> str:
+def _panel_workload(phase: Phase, axis: Axis) -> str:
     parts = [phase.pattern.value]
     if phase.replay is not None:
         parts.append(phase.replay.name)
@@ -132,7 +132,7 @@ def axis_of(phases: Iterable[Phase]) -> Axis:
     for axis in _BY_PREFERENCE:
         values: dict[str, set[int]] = {}
         for phase in phases:
-            values.setdefault(_workload(phase, axis), set()).add(axis.value(phase))
+            values.setdefault(_panel_workload(phase, axis), set()).add(axis.value(phase))
         if any(len(seen) > 1 for seen in values.values()):
             return axis
     return QUEUE_DEPTH
@@ -146,7 +146,7 @@ def places_of(values: Sequence[int]) -> list[float]:
     return [round(math.log2(value), 4) for value in values]
 
 
-def _values(axis: Axis, results: Iterable[PhaseResult]) -> list[tuple[int, int]]:
+def _panel_axis_values(axis: Axis, results: Iterable[PhaseResult]) -> list[tuple[int, int]]:
     """The value of each phase along an axis, and how often it came so far."""
     seen: Counter[int] = Counter()
     found = []
@@ -157,8 +157,8 @@ def _values(axis: Axis, results: Iterable[PhaseResult]) -> list[tuple[int, int]]
     return found
 
 
-def _along(panel: Panel) -> list[tuple[int, int]]:
-    return _values(panel.axis, [point.result for point in panel.points])
+def _values_along_panel(panel: Panel) -> list[tuple[int, int]]:
+    return _panel_axis_values(panel.axis, [point.result for point in panel.points])
 
 
 def placed(found: Sequence[Panel]) -> tuple[Panel, ...]:
@@ -170,7 +170,7 @@ def placed(found: Sequence[Panel]) -> tuple[Panel, ...]:
     """
     places: dict[str, dict[tuple[int, int], float]] = {}
     for axis in {panel.axis.name: panel.axis for panel in found}.values():
-        values = [_along(panel) for panel in found if panel.axis.name == axis.name]
+        values = [_values_along_panel(panel) for panel in found if panel.axis.name == axis.name]
         known = sorted(set(chain.from_iterable(values)))
         at = dict(zip(known, places_of([value for value, _ in known]), strict=True))
         span = max(at.values()) - min(at.values())
@@ -183,7 +183,7 @@ def placed(found: Sequence[Panel]) -> tuple[Panel, ...]:
             panel,
             points=tuple(
                 replace(point, place=places[panel.axis.name][value])
-                for point, value in zip(panel.points, _along(panel), strict=True)
+                for point, value in zip(panel.points, _values_along_panel(panel), strict=True)
             ),
         )
         for panel in found
@@ -193,7 +193,7 @@ def placed(found: Sequence[Panel]) -> tuple[Panel, ...]:
 def _points(axis: Axis, results: Iterable[PhaseResult]) -> tuple[PanelPoint, ...]:
     ordered = sorted(results, key=lambda item: axis.value(item.phase))
     points: list[PanelPoint] = []
-    for result, (value, times) in zip(ordered, _values(axis, ordered), strict=True):
+    for result, (value, times) in zip(ordered, _panel_axis_values(axis, ordered), strict=True):
         again = f" ({ordinal(times)})" if times > 1 else ""
         points.append(PanelPoint(axis.tick(value) + again, axis.point(value) + again, result))
     return tuple(points)
@@ -214,7 +214,7 @@ def panels(results: Iterable[PhaseResult]) -> tuple[Panel, ...]:
         axis = axis_of([member.phase for member in members])
         workloads: dict[str, list[PhaseResult]] = {}
         for member in members:
-            workloads.setdefault(_workload(member.phase, axis), []).append(member)
+            workloads.setdefault(_panel_workload(member.phase, axis), []).append(member)
         found.extend(
             Panel(title=title, sweep=sweep, axis=axis, points=_points(axis, group))
             for title, group in workloads.items()
@@ -228,7 +228,7 @@ def depths_and_jobs(results: Iterable[PhaseResult]) -> dict[str, list[PhaseResul
     found: dict[tuple[str, str], dict[tuple[int, int], PhaseResult]] = {}
     for result in results:
         phase = result.phase
-        key = phase.sweep, _workload(replace(phase, jobs=1), QUEUE_DEPTH)
+        key = phase.sweep, _panel_workload(replace(phase, jobs=1), QUEUE_DEPTH)
         found.setdefault(key, {})[phase.queue_depth, phase.jobs] = result
     named: dict[str, list[PhaseResult]] = {}
     for (sweep, workload), pairs in found.items():

@@ -49,14 +49,14 @@ def reasons_of(change: LevelChange) -> list[str]:
     """What was otherwise from there on, a line each."""
     lines = [str(one) for one in change.changed]
     if change.warmer_kelvin is not None:
-        warmer = f"{abs(change.warmer_kelvin):.1f} K {_warmth(change.warmer_kelvin)}"
+        warmer = f"{abs(change.warmer_kelvin):.1f} K {_trend_warmth_word(change.warmer_kelvin)}"
         lines.append(f"the drive began {warmer}")
     if not lines and change.kind is CandidateKind.STEP:
         lines.append("nothing that the runs' headers hold changed there")
     return lines
 
 
-def _warmth(kelvin: float) -> str:
+def _trend_warmth_word(kelvin: float) -> str:
     return "warmer" if kelvin > 0 else "colder"
 
 

@@ -73,15 +73,15 @@ COMPARED = ("watts", "iops_per_watt", "bytes_per_joule")
 """Numbers of a phase by which runs are compared in the database."""
 
 
-def _floats(*names: str) -> dict[str, FieldKind]:
+def _schema_floats(*names: str) -> dict[str, FieldKind]:
     return dict.fromkeys(names, FieldKind.FLOAT)
 
 
-def _integers(*names: str) -> dict[str, FieldKind]:
+def _schema_integers(*names: str) -> dict[str, FieldKind]:
     return dict.fromkeys(names, FieldKind.INTEGER)
 
 
-def _texts(*names: str) -> dict[str, FieldKind]:
+def _schema_texts(*names: str) -> dict[str, FieldKind]:
     return dict.fromkeys(names, FieldKind.TEXT)
 
 
@@ -93,48 +93,54 @@ SCHEMA: Mapping[str, Measurement] = {
     "power": Measurement(
         tags=(*_OF_A_RUN, "rail"),
         fields={
-            **_floats("volts", "amps", "watts", "watts_min", "watts_max"),
-            **_floats("volts_nominal", "volts_tolerance_pct"),
+            **_schema_floats("volts", "amps", "watts", "watts_min", "watts_max"),
+            **_schema_floats("volts_nominal", "volts_tolerance_pct"),
             "n": FieldKind.INTEGER,
         },
     ),
     "temperature": Measurement(
         tags=(*_OF_A_RUN, "sensor"),
-        fields=_floats("celsius", "warning_celsius", "critical_celsius"),
+        fields=_schema_floats("celsius", "warning_celsius", "critical_celsius"),
     ),
     "host_power": Measurement(
         tags=(*_OF_A_RUN, "meter"),
-        fields=_floats("watts"),
+        fields=_schema_floats("watts"),
     ),
     "io": Measurement(
         tags=(*_OF_A_RUN, "op"),
-        fields=_floats("iops", "bytes_per_s", "latency_mean_us"),
+        fields=_schema_floats("iops", "bytes_per_s", "latency_mean_us"),
     ),
     "phase": Measurement(
         tags=(*_OF_A_RUN, "part"),
         fields={
-            **_integers("index", "qd", "block_size_bytes", "jobs", "read_pct", "power_state"),
-            **_texts("pattern", "block_size", "label", "role", "outcome"),
-            **_floats("duration_s", "watts", "watts_u", "joules", "joules_u"),
-            **_floats("iops", "bytes_per_s", "iops_per_watt", "iops_per_watt_u"),
-            **_floats("bytes_per_joule", "bytes_per_joule_u", "joules_per_io", "joules_per_io_u"),
-            **_floats(*(f"latency_{name}" for name in _LATENCIES)),
-            **_floats(*(f"latency_{op}_{name}" for op in ("read", "write") for name in _LATENCIES)),
-            **_floats("celsius_max", "throttled_s", "alignment_ms", "power_limit_watts"),
+            **_schema_integers(
+                "index", "qd", "block_size_bytes", "jobs", "read_pct", "power_state"
+            ),
+            **_schema_texts("pattern", "block_size", "label", "role", "outcome"),
+            **_schema_floats("duration_s", "watts", "watts_u", "joules", "joules_u"),
+            **_schema_floats("iops", "bytes_per_s", "iops_per_watt", "iops_per_watt_u"),
+            **_schema_floats(
+                "bytes_per_joule", "bytes_per_joule_u", "joules_per_io", "joules_per_io_u"
+            ),
+            **_schema_floats(*(f"latency_{name}" for name in _LATENCIES)),
+            **_schema_floats(
+                *(f"latency_{op}_{name}" for op in ("read", "write") for name in _LATENCIES)
+            ),
+            **_schema_floats("celsius_max", "throttled_s", "alignment_ms", "power_limit_watts"),
             "steady": FieldKind.INTEGER,
-            **_texts("throttling", "throttling_why", "watts_text", "bar_label", "bar_text"),
-            **_floats("unthrottled_s", "unthrottled_watts", "unthrottled_watts_u"),
-            **_floats("unthrottled_iops", "unthrottled_iops_u", "at_least_watts"),
-            **_floats(*(f"{name}_repeatability" for name in _REPEATABLE)),
-            **_floats("cpu_busy_cores", "cpu_busiest_pct"),
+            **_schema_texts("throttling", "throttling_why", "watts_text", "bar_label", "bar_text"),
+            **_schema_floats("unthrottled_s", "unthrottled_watts", "unthrottled_watts_u"),
+            **_schema_floats("unthrottled_iops", "unthrottled_iops_u", "at_least_watts"),
+            **_schema_floats(*(f"{name}_repeatability" for name in _REPEATABLE)),
+            **_schema_floats("cpu_busy_cores", "cpu_busiest_pct"),
         },
-        families={**_floats("watts_", "celsius_max_", "max_watts_", "host_")},
+        families={**_schema_floats("watts_", "celsius_max_", "max_watts_", "host_")},
     ),
     "point": Measurement(
         tags=(*_OF_A_RUN, "part", "label"),
         fields={
             "qd": FieldKind.INTEGER,
-            **_floats(*COMPARED, *(f"{name}_repeatability" for name in COMPARED)),
+            **_schema_floats(*COMPARED, *(f"{name}_repeatability" for name in COMPARED)),
         },
     ),
     "event": Measurement(
@@ -155,9 +161,11 @@ SCHEMA: Mapping[str, Measurement] = {
             "meters_ok": FieldKind.INTEGER,
             "journal_lag_s": FieldKind.FLOAT,
             "alive": FieldKind.INTEGER,
-            **_texts("run", "drive", "plan", "phase", "load_text", "progress_text", "result_text"),
-            **_integers("phase_number", "phases", "qd"),
-            **_floats("watts", "celsius", "left_s"),
+            **_schema_texts(
+                "run", "drive", "plan", "phase", "load_text", "progress_text", "result_text"
+            ),
+            **_schema_integers("phase_number", "phases", "qd"),
+            **_schema_floats("watts", "celsius", "left_s"),
         },
     ),
 }

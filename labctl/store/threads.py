@@ -18,7 +18,7 @@ def interruptible(work: Callable[[], R]) -> R:
     if threading.current_thread() is not threading.main_thread():
         return work()
     done: Future[R] = Future()
-    threading.Thread(target=_settle, args=(done, work), daemon=True).start()
+    threading.Thread(target=_settle_in_thread, args=(done, work), daemon=True).start()
     return done.result()
 
 
@@ -31,7 +31,7 @@ def mapped(work: Callable[[T], R], items: Sequence[T], at_once: int) -> Iterator
 
     def take() -> None:
         while not stopped.is_set() and (number := next(numbers)) < len(items):
-            _settle(done[number], lambda: work(items[number]))
+            _settle_in_thread(done[number], lambda: work(items[number]))
 
     try:
         for _ in range(min(at_once, len(items))):
@@ -42,7 +42,7 @@ def mapped(work: Callable[[T], R], items: Sequence[T], at_once: int) -> Iterator
         stopped.set()
 
 
-def _settle(done: Future[R], work: Callable[[], R]) -> None:
+def _settle_in_thread(done: Future[R], work: Callable[[], R]) -> None:
     try:
         done.set_result(work())
     except BaseException as error:

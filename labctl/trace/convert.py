@@ -55,7 +55,7 @@ def convert(
     try:
         with replacing(target) as fresh, fresh.open("w", encoding="ascii") as log:
             log.write(f"fio version {version} iolog\n")
-            log.writelines(_marks(version, ("add", "open"), 0))
+            log.writelines(_converted_trace_actions(version, ("add", "open"), 0))
             for chunk in trace.chunks:
                 part = _of_disk(trace, chunk, disk, seen)
                 part, folded = _on_drive(trace, part, drive_bytes, wrap=wrap)
@@ -66,8 +66,8 @@ def convert(
                     last_us = int(times[-1])
                 else:
                     times = np.zeros(len(part), np.int64)
-                log.writelines(_lines(version, part, times.tolist()))
-            log.writelines(_marks(version, ("close",), last_us))
+                log.writelines(_converted_trace_lines(version, part, times.tolist()))
+            log.writelines(_converted_trace_actions(version, ("close",), last_us))
             if not ios:
                 what = "" if disk is None else f" of disk {disk}"
                 raise TraceError(f"{trace.path}: no I/O{what} in it")
@@ -114,12 +114,12 @@ def _on_drive(trace: IoTrace, chunk: Chunk, drive_bytes: int, *, wrap: bool) -> 
     return moved, int(beyond.sum())
 
 
-def _marks(version: int, actions: tuple[str, ...], at_us: int) -> Iterator[str]:
+def _converted_trace_actions(version: int, actions: tuple[str, ...], at_us: int) -> Iterator[str]:
     for action in actions:
         yield f"{at_us} {FILE_NAME} {action}\n" if version == 3 else f"{FILE_NAME} {action}\n"
 
 
-def _lines(version: int, chunk: Chunk, times: list[int]) -> Iterator[str]:
+def _converted_trace_lines(version: int, chunk: Chunk, times: list[int]) -> Iterator[str]:
     actions = [_ACTIONS[Op(op)] for op in range(len(Op))]
     rows = zip(times, chunk.op.tolist(), chunk.offset.tolist(), chunk.size.tolist(), strict=True)
     if version == 3:

@@ -129,7 +129,9 @@ class _Totals:
             self.bytes[op] += int(chunk.size[chunk.op == op].sum())
         if len(moved):
             self.span = max(self.span, int((moved.offset + moved.size).max()))
-            _count(self.sizes, np.searchsorted(SIZE_EDGES, moved.size, "right") - 1, moved)
+            _count_for_description(
+                self.sizes, np.searchsorted(SIZE_EDGES, moved.size, "right") - 1, moved
+            )
             self._follow(moved)
         if chunk.t_ns[0] != UNKNOWN or (chunk.t_ns != UNKNOWN).any():
             self._time(chunk)
@@ -183,7 +185,9 @@ class _Totals:
         begun = len(self.open_ns) + 1 + np.arange(len(begin))
         depth = np.maximum(begun - np.searchsorted(every_end, begin, "right"), 1)
         self.depth_sum += int(depth.sum())
-        _count(self.depths, np.searchsorted(DEPTH_EDGES, depth, "right") - 1, ordered)
+        _count_for_description(
+            self.depths, np.searchsorted(DEPTH_EDGES, depth, "right") - 1, ordered
+        )
         self.open_ns = every_end[every_end > begin[-1]]
         reach = np.maximum.accumulate(np.concatenate([[self.busy_until_ns], end]))
         self.busy_ns += int(np.maximum(end - np.maximum(begin, reach[:-1]), 0).sum())
@@ -221,8 +225,8 @@ class _Totals:
             bytes_per_s=size / timed if timed else None,
             iops=moved / timed if timed else None,
             out_of_order=self.out_of_order,
-            sizes=_bins(SIZE_NAMES, self.sizes),
-            queue_depths=_bins(DEPTH_NAMES, self.depths) if served else None,
+            sizes=_described_bins(SIZE_NAMES, self.sizes),
+            queue_depths=_described_bins(DEPTH_NAMES, self.depths) if served else None,
             mean_queue_depth=self.depth_sum / served if served else None,
             service_mean_ms=self.service_sum_ns / served * 1e-6 if served else None,
             service_max_ms=self.service_max_ns * 1e-6 if served else None,
@@ -231,7 +235,7 @@ class _Totals:
         )
 
 
-def _count(table: Ints, place: Ints, chunk: Chunk) -> None:
+def _count_for_description(table: Ints, place: Ints, chunk: Chunk) -> None:
     """Add reads, writes and bytes of a chunk to the bins of a table."""
     bins = len(table)
     for column, op in enumerate((Op.READ, Op.WRITE)):
@@ -239,7 +243,7 @@ def _count(table: Ints, place: Ints, chunk: Chunk) -> None:
     table[:, 2] += np.bincount(place, weights=chunk.size, minlength=bins).astype(np.int64)
 
 
-def _bins(names: tuple[str, ...], table: Ints) -> tuple[Bin, ...]:
+def _described_bins(names: tuple[str, ...], table: Ints) -> tuple[Bin, ...]:
     return tuple(
         Bin(name, int(row[0]), int(row[1]), int(row[2]))
         for name, row in zip(names, table, strict=True)

@@ -51,19 +51,19 @@ def open_trace(path: Path) -> IoTrace:
     Raises TraceError when it cannot be read or is none that is known.
     """
     try:
-        with _opened(path) as stream:
+        with _opened_trace_file(path) as stream:
             head = stream.read(LONGEST_LINE)
     except (OSError, EOFError) as error:
-        raise TraceError(f"{path} cannot be read: {_why(error)}") from error
+        raise TraceError(f"{path} cannot be read: {_trace_error_text(error)}") from error
     if not head:
         raise TraceError(f"{path} is empty")
     bad, lines = BadLines(), [0]
     if starts_as_blktrace(head):
-        chunks = _guarded(path, _binary_chunks(path, bad, lines))
+        chunks = _guarded_format_chunks(path, _binary_chunks(path, bad, lines))
         return IoTrace(path, "blktrace", True, chunks, bad, lines)
     first = head.split(b"\n", 1)[0].decode("utf-8", "replace").strip().lstrip("\ufeff")
     name, has_times, split, parser, skip = _text_format(path, first)
-    chunks = _guarded(path, _text_chunks(path, split, parser, skip, bad, lines))
+    chunks = _guarded_format_chunks(path, _text_chunks(path, split, parser, skip, bad, lines))
     return IoTrace(path, name, has_times, chunks, bad, lines)
 
 
@@ -92,21 +92,21 @@ def _text_format(path: Path, first: str) -> tuple[str, bool, Callable[[Bytes], L
     )
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened_trace_file(path: Path) -> IO[bytes]:
     with path.open("rb") as stream:
         packed = stream.read(2) == GZIP_MAGIC
     return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]
 
 
-def _why(error: OSError | EOFError) -> str:
+def _trace_error_text(error: OSError | EOFError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _guarded(path: Path, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+def _guarded_format_chunks(path: Path, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     try:
         yield from chunks
     except (OSError, EOFError) as error:
-        raise TraceError(f"{path} cannot be read to its end: {_why(error)}") from error
+        raise TraceError(f"{path} cannot be read to its end: {_trace_error_text(error)}") from error
 
 
 def _text_chunks(
@@ -119,7 +119,7 @@ def _text_chunks(
 ) -> Iterator[Chunk]:
     rest = b""
     number = 1
-    with _opened(path) as stream:
+    with _opened_trace_file(path) as stream:
         while True:
             data = stream.read(BLOCK_BYTES)
             text = rest + data
@@ -147,7 +147,7 @@ def _binary_chunks(path: Path, bad: BadLines, counted: list[int]) -> Iterator[Ch
     """Queue events of a binary blktrace."""
     since = Since()
     rest = b""
-    with _opened(path) as stream:
+    with _opened_trace_file(path) as stream:
         while True:
             data = stream.read(BLOCK_BYTES)
             rest += data

@@ -29,7 +29,7 @@ def demand_of(replay: Replay, drive_bytes: int | None) -> Demand:
         at = path.stat()
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}") from error
-    found = _described(path, at.st_mtime_ns, at.st_size, replay.disk)
+    found = _replay_description(path, at.st_mtime_ns, at.st_size, replay.disk)
     if drive_bytes is not None and found.span_bytes > drive_bytes and not replay.wrap:
         raise TraceError(
             f"{path} needs a drive of {found.span_bytes} bytes, this one has {drive_bytes}: "
@@ -43,7 +43,9 @@ def demand_of(replay: Replay, drive_bytes: int | None) -> Demand:
 
 
 @lru_cache(maxsize=16)
-def _described(path: Path, mtime_ns: int, size_bytes: int, disk: int | None) -> Description:
+def _replay_description(
+    path: Path, mtime_ns: int, size_bytes: int, disk: int | None
+) -> Description:
     """Reading a trace takes seconds: one that did not change is read once."""
     return describe(open_trace(path), disk)
 

@@ -211,7 +211,7 @@ class BlkparseText:
         queued[named] = equal(block, *lines.column(_ACTION, named), "q")
         op = np.full(len(lines), -1, np.int64)
         begin, end = lines.column(_RWBS, queued)
-        letters = {name: _has(block, begin, end, name) for name in "RWDF"}
+        letters = {name: _text_fields_with_letter(block, begin, end, name) for name in "RWDF"}
         op[queued] = np.select(
             [letters["D"], letters["W"], letters["R"]], [Op.TRIM, Op.WRITE, Op.READ], -1
         )
@@ -239,7 +239,7 @@ class BlkparseText:
 _DIGITS = np.frombuffer(b"0123456789", np.uint8)
 
 
-def _has(block: Bytes, begin: Ints, end: Ints, letter: str) -> Mask:
+def _text_fields_with_letter(block: Bytes, begin: Ints, end: Ints, letter: str) -> Mask:
     """Which fields have this letter."""
     found = np.zeros(len(begin), bool)
     for place in range(_LONGEST_RWBS):

@@ -270,7 +270,7 @@ async def test_what_is_unforeseen_before_it_began_is_one_message(
 async def test_an_idle_record_ends_the_same_way(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(idle, "_watch", raising_later(error))
+    monkeypatch.setattr(idle, "_watch_while_idle", raising_later(error))
     with pytest.raises(type(error)):
         await idle.record_idle(load_rig(bench.rig), tmp_path, [], print, asyncio.Event())
     (path,) = find_runs(tmp_path)

@@ -38,6 +38,8 @@ class Dialogue:
     """Where the simulated one is connected."""
     readings_per_s: float = 0.0
     """Of a meter that measures by itself at a rate that its driver finds out."""
+    cleared_by_reading: frozenset[str] = field(default_factory=frozenset)
+    """Questions whose answer is 0 when they are asked again at once."""
 
 
 _NUMBER_OR_BOOLEAN = re.compile(r"[+-]?[\d.]+(E[+-]?\d+)?|ON|OFF")

@@ -313,6 +313,7 @@ DIALOGUES: dict[str, Dialogue] = {
         ),
         reads=[104.75],
         point="12V",
+        cleared_by_reading=frozenset({"STAT:EESR?"}),
     ),
     "SDM3065X": Dialogue(
         source="SDM Series Digital Multimeter Programming Guide EN02A as public programs send it: "

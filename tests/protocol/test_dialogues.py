@@ -34,6 +34,7 @@ class DialogueLine:
             assert len(units) == len(answers), message
             self._answers.update(zip(units, answers, strict=True))
         self._unread: list[bytes] = []
+        self._cleared: set[str] = set()
         self._begun_s = time.monotonic()
         self.said: set[str] = set()
         self.unknown: set[str] = set()
@@ -51,11 +52,17 @@ class DialogueLine:
         self.said |= set(units)
         if "INIT" in units:
             self._begun_s = time.monotonic()
-        answers = [found for unit in units if (found := self._answers.get(unit)) is not None]
+        answers = [found for unit in units if (found := self._answer(unit)) is not None]
         if answers:
             readings = int((time.monotonic() - self._begun_s) * self._dialogue.readings_per_s)
             answer = ";".join(answers).replace(READINGS, str(readings))
             self._unread.append(answer.encode("ascii") + b"\n")
+
+    def _answer(self, unit: str) -> str | None:
+        if unit in self._dialogue.cleared_by_reading:
+            self._cleared ^= {unit}
+            return self._answers.get(unit) if unit in self._cleared else "0"
+        return self._answers.get(unit)
 
     def discard(self, quiet_s: float = 0.0) -> None:
         self._unread.clear()

@@ -23,7 +23,7 @@ from labctl.config.site import SITE_VARIABLE
 from labctl.errors import ConfigurationError, JournalError, LabctlError
 from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, READING
 from labctl.record.reader import RunRecord
-from labctl.service.daemon.daemon import _addresses
+from labctl.service.daemon.daemon import _daemon_notice_addresses
 from labctl.service.daemon.recovery import outcome_of, phases_done
 from labctl.service.daemon.settings import ServiceSettings
 from labctl.service.data_dir import Home
@@ -207,5 +207,5 @@ def test_a_daemon_file_and_a_place_of_addresses_that_are_none(tmp_path: Path) ->
             home.daemon_file.write_text(json.dumps({**good, key: wrong}))
             daemon_info(home)
     messages: list[str] = []
-    assert _addresses(ServiceSettings(notify_file="a\0b"), messages.append) == ()
+    assert _daemon_notice_addresses(ServiceSettings(notify_file="a\0b"), messages.append) == ()
     assert len(messages) == 1

@@ -204,7 +204,7 @@ class DriveHostFiles:
         hours = identity.power_on_hours + sum(ssd.level_ns) / (60 * _MINUTE_NS)
         log = SmartLog(
             critical_warning=2 if ssd.composite_celsius >= heat.warning_celsius else 0,
-            composite_kelvin=_kelvin(ssd.composite_celsius),
+            composite_kelvin=_drive_host_kelvin(ssd.composite_celsius),
             available_spare=100,
             spare_threshold=10,
             percentage_used=min(written * 100 // identity.endurance_bytes, 255),
@@ -219,7 +219,7 @@ class DriveHostFiles:
             critical_minutes=ssd.critical_ns // _MINUTE_NS,
             interval_power=0 if self._own_power is None else power(self._own_power.interval_watts),
         )
-        log.sensor_kelvin[0] = _kelvin(ssd.case_celsius)
+        log.sensor_kelvin[0] = _drive_host_kelvin(ssd.case_celsius)
         if ssd.parameters.throttle.counted:
             log.thermal_transitions[:] = ssd.transitions[1:]
             log.thermal_seconds[:] = [ns // _SECOND_NS for ns in ssd.level_ns[1:]]
@@ -253,12 +253,12 @@ class DriveHostFiles:
             version=0x20300,
             controller_attributes=_HAS_POWER_LIMIT | measures,
             power_states_minus_one=len(powers) - 1,
-            warning_kelvin=_kelvin(p.thermal.warning_celsius),
-            critical_kelvin=_kelvin(p.thermal.critical_celsius),
+            warning_kelvin=_drive_host_kelvin(p.thermal.warning_celsius),
+            critical_kelvin=_drive_host_kelvin(p.thermal.critical_celsius),
             total_capacity=counter(p.identity.capacity_bytes),
             host_thermal_management=1,
-            minimum_thermal_kelvin=_kelvin(p.throttle.light.leave_celsius),
-            maximum_thermal_kelvin=_kelvin(p.throttle.heavy.enter_celsius),
+            minimum_thermal_kelvin=_drive_host_kelvin(p.throttle.light.leave_celsius),
+            maximum_thermal_kelvin=_drive_host_kelvin(p.throttle.heavy.enter_celsius),
             namespaces=1,
         )
         for descriptor, watts in zip(found.power_states, powers, strict=False):
@@ -276,5 +276,5 @@ class DriveHostFiles:
         return found
 
 
-def _kelvin(celsius: float) -> int:
+def _drive_host_kelvin(celsius: float) -> int:
     return round(celsius + _KELVIN)

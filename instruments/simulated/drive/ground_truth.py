@@ -85,11 +85,11 @@ class GroundTruth:
             (directory / "truth.json").read_text(encoding="utf-8")
         )
         self.parameters = Parameters.model_validate(self.description["parameters"])
-        self.ticks: NDArray[np.void] = _records(directory / "ticks.bin", TICK)
+        self.ticks: NDArray[np.void] = _ground_truth_records(directory / "ticks.bin", TICK)
         """Marks each 10 ms, as ``state_ring.TICK``."""
         self.bursts: tuple[Burst, ...] = tuple(
             Burst(*(int(value) for value in row))
-            for row in _records(directory / "bursts.bin", _BURST)
+            for row in _ground_truth_records(directory / "bursts.bin", _BURST)
         )
         """Ended bursts of I/O, oldest first."""
 
@@ -169,7 +169,7 @@ class GroundTruth:
         return np.interp((wanted - self.begin_ns).astype(np.float64), times, values)
 
 
-def _records(path: Path, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+def _ground_truth_records(path: Path, dtype: np.dtype[np.void]) -> NDArray[np.void]:
     """Whole records of a file that may still grow."""
     content = path.read_bytes()
     return np.frombuffer(content, dtype=dtype, count=len(content) // dtype.itemsize)

@@ -258,7 +258,7 @@ def load(path: Path = REFERENCE, overrides: Mapping[str, object] | None = None) 
     """
     values = tomllib.loads(path.read_text(encoding="utf-8"))
     for dotted, value in (overrides or {}).items():
-        _set(values, dotted.split("."), value)
+        _set_drive_parameter(values, dotted.split("."), value)
     return Parameters.model_validate(values)
 
 
@@ -273,7 +273,7 @@ def override(assignment: str) -> tuple[str, object]:
         return key, text
 
 
-def _set(values: dict[str, Any], keys: list[str], value: object) -> None:
+def _set_drive_parameter(values: dict[str, Any], keys: list[str], value: object) -> None:
     for key in keys[:-1]:
         values = values.setdefault(key, {})
         if not isinstance(values, dict):

@@ -35,31 +35,31 @@ _TRUEVOLT_AMPS: Final[Limits] = {
 }
 
 
-def _volts(*limits: tuple[float, float]) -> Limits:
+def _data_sheet_volts(*limits: tuple[float, float]) -> Limits:
     return dict(zip(_DECADES, limits, strict=True))
 
 
-_VOLTS_34401A: Final = _volts(
+_VOLTS_34401A: Final = _data_sheet_volts(
     (0.005, 0.0035), (0.004, 0.0007), (0.0035, 0.0005), (0.0045, 0.0006), (0.0045, 0.001)
 )
 _UT61E_COUNTS: Final = 22_000
 
 MULTIMETERS: Final[Mapping[str, Mapping[str, Limits]]] = {
     "34460A": {
-        "voltage": _volts(
+        "voltage": _data_sheet_volts(
             (0.009, 0.0065), (0.008, 0.001), (0.0075, 0.0005), (0.0085, 0.0006), (0.0085, 0.001)
         ),
         "current": {range_: limit for range_, limit in _TRUEVOLT_AMPS.items() if range_ <= 3},
     },
     "34461A": {"voltage": _VOLTS_34401A, "current": _TRUEVOLT_AMPS},
     "34465A": {
-        "voltage": _volts(
+        "voltage": _data_sheet_volts(
             (0.005, 0.0035), (0.0035, 0.0006), (0.003, 0.0004), (0.004, 0.0006), (0.004, 0.0006)
         ),
         "current": _TRUEVOLT_AMPS,
     },
     "34470A": {
-        "voltage": _volts(
+        "voltage": _data_sheet_volts(
             (0.004, 0.0035), (0.002, 0.0006), (0.0016, 0.0002), (0.0038, 0.0006), (0.0041, 0.0006)
         ),
         "current": _TRUEVOLT_AMPS,
@@ -69,7 +69,7 @@ MULTIMETERS: Final[Mapping[str, Mapping[str, Limits]]] = {
         "current": {0.01: (0.05, 0.02), 0.1: (0.05, 0.005), 1.0: (0.1, 0.01), 3.0: (0.12, 0.02)},
     },
     "8846A": {
-        "voltage": _volts(
+        "voltage": _data_sheet_volts(
             (0.0037, 0.0035), (0.0025, 0.0007), (0.0024, 0.0005), (0.0038, 0.0006), (0.0041, 0.001)
         ),
         "current": {
@@ -84,7 +84,7 @@ MULTIMETERS: Final[Mapping[str, Mapping[str, Limits]]] = {
         },
     },
     "DMM6500": {
-        "voltage": _volts(
+        "voltage": _data_sheet_volts(
             (0.003, 0.0035), (0.0025, 0.0006), (0.0025, 0.0005), (0.004, 0.0006), (0.004, 0.0006)
         )
     },

@@ -216,7 +216,9 @@ class QuarchServer(TcpServer):
             number = np.arange(self._made, due)
             rows = np.empty((len(number), 1 + 2 * len(_RAILS)), np.int64)
             rows[:, 0] = number * (self._period_ns // 1000)
-            rows[:, 1:] = _numbered(number) if self._numbers else await self._measured(number)
+            rows[:, 1:] = (
+                _simulated_quarch_pattern(number) if self._numbers else await self._measured(number)
+            )
             self._made = due
             if self.faults.has(Fault.STUCK):  # nothing comes from the module
                 continue
@@ -291,7 +293,7 @@ class QuarchServer(TcpServer):
         return "\r\n".join([*lines, "\t</channels>", "</header>"])
 
 
-def _numbered(number: Rows) -> Rows:
+def _simulated_quarch_pattern(number: Rows) -> Rows:
     """A test pattern: the lower volts count the stripes in thousands, the lower amps these."""
     columns = (number % 1000, number // 1000 % 1_000_000, number % 7, number % 11)
     return np.column_stack(columns)

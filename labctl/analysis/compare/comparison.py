@@ -173,7 +173,11 @@ def compare_sides(sides: Sequence[Sequence[AnalysedRun]]) -> Comparison:
     counts = Counter(name for _, summary in runs for name in summary.drives)
     drives = {name for name, count in counts.items() if count > 1}
     read = [
-        _Side(_letter(number), tuple(side), tuple(measured_points(*run, drives) for run in side))
+        _Side(
+            _comparison_side_letter(number),
+            tuple(side),
+            tuple(measured_points(*run, drives) for run in side),
+        )
         for number, side in enumerate(sides)
     ]
     tables = {
@@ -187,7 +191,7 @@ def compare_sides(sides: Sequence[Sequence[AnalysedRun]]) -> Comparison:
     rows = [row for row in rows if any(cell.value is not None for cell in row.cells)]
     found = Comparison(
         runs=tuple(_compared_runs(read)),
-        rows=_judged(rows, len(read) - 1),
+        rows=_judged_comparison_rows(rows, len(read) - 1),
         only_in={
             point: tuple(name for name, table in tables.items() if point in table)
             for point in points
@@ -216,7 +220,7 @@ def _compared_runs(sides: Sequence[_Side]) -> Iterator[ComparedRun]:
             )
 
 
-def _letter(number: int) -> str:
+def _comparison_side_letter(number: int) -> str:
     letters = ""
     while True:
         letters = chr(ord("A") + number % 26) + letters
@@ -230,7 +234,7 @@ def _row(point: str, quantity: ComparedQuantity, sides: Sequence[_Side]) -> Comp
     cells = []
     for side in sides:
         runs = side.at(point)
-        values = _values(quantity, runs)
+        values = _comparison_values(quantity, runs)
         free = [quantity.unthrottled(one) for one in runs if one.result.throttled]
         cell = ComparedCell(
             run=side.name,
@@ -247,7 +251,7 @@ def _row(point: str, quantity: ComparedQuantity, sides: Sequence[_Side]) -> Comp
     )
 
 
-def _values(quantity: ComparedQuantity, runs: Sequence[MeasuredPoint]) -> list[Estimate]:
+def _comparison_values(quantity: ComparedQuantity, runs: Sequence[MeasuredPoint]) -> list[Estimate]:
     """The quantity in each of the runs; none where one of them does not have it."""
     found = [quantity.of(one) for one in runs]
     known = [one for one in found if one is not None]
@@ -258,12 +262,12 @@ def _against(
     cell: ComparedCell, point: str, quantity: ComparedQuantity, base: _Side, side: _Side
 ) -> ComparedCell:
     """The cell with its change from A, as far as it is known without the other points."""
-    before = mean_of(_values(quantity, base.at(point)))
+    before = mean_of(_comparison_values(quantity, base.at(point)))
     change, difference = relative_change(before, cell.value)
     if change is None or before is None:
         return replace(cell, difference=difference)
-    basis, mine, theirs = _repeats(quantity, base.at(point), side.at(point))
-    instruments = _instruments(point, quantity, base, side)
+    basis, mine, theirs = _comparison_repeats(quantity, base.at(point), side.at(point))
+    instruments = _comparison_instruments(point, quantity, base, side)
     if instruments:
         change = replace(change, u=change.u + instruments * (1.0 + change.value))
         beyond = abs(change.value) > change.u
@@ -280,7 +284,7 @@ def _against(
     )
 
 
-def _repeats(
+def _comparison_repeats(
     quantity: ComparedQuantity, base: Sequence[MeasuredPoint], other: Sequence[MeasuredPoint]
 ) -> tuple[Basis, tuple[float, ...], tuple[float, ...]]:
     basis = Basis.REPEATS
@@ -288,13 +292,17 @@ def _repeats(
         rounds = base[0].rounds, other[0].rounds
         basis = Basis.ROUNDS if min(map(len, rounds)) > 1 else Basis.SINGLE
         base, other = rounds if basis is Basis.ROUNDS else (base, other)
-    mine, theirs = (tuple(one.value for one in _values(quantity, runs)) for runs in (base, other))
+    mine, theirs = (
+        tuple(one.value for one in _comparison_values(quantity, runs)) for runs in (base, other)
+    )
     if basis is Basis.ROUNDS and not (mine and theirs):
         basis = Basis.SINGLE
     return basis, mine, theirs
 
 
-def _instruments(point: str, quantity: ComparedQuantity, base: _Side, side: _Side) -> float:
+def _comparison_instruments(
+    point: str, quantity: ComparedQuantity, base: _Side, side: _Side
+) -> float:
     """What instruments that the two sides do not share allow, as a part of the value."""
     if not quantity.of_watts:
         return 0.0
@@ -356,7 +364,7 @@ def repeated_pair(row: ComparedRow, cell: ComparedCell, limit: float = 0.0) -> R
     )
 
 
-def _judged(rows: Sequence[ComparedRow], families: int) -> tuple[ComparedRow, ...]:
+def _judged_comparison_rows(rows: Sequence[ComparedRow], families: int) -> tuple[ComparedRow, ...]:
     """The rows with every change that repeats tell of; each side against A is a family."""
     found = [list(row.cells) for row in rows]
     for side in range(1, families + 1):
@@ -373,7 +381,9 @@ def _judged(rows: Sequence[ComparedRow], families: int) -> tuple[ComparedRow, ..
             half = verdict.half_width
             again = half - math.log1p(cell.instruments)
             if rows[number].in_parts:
-                half, again = (_part(change.value, width) for width in (half, again))
+                half, again = (
+                    _comparison_half_width(change.value, width) for width in (half, again)
+                )
             significant = verdict.p <= LEVEL
             found[number][side] = replace(
                 cell,
@@ -384,7 +394,7 @@ def _judged(rows: Sequence[ComparedRow], families: int) -> tuple[ComparedRow, ..
     return tuple(replace(row, cells=tuple(cells)) for row, cells in zip(rows, found, strict=True))
 
 
-def _part(change: float, width: float) -> float:
+def _comparison_half_width(change: float, width: float) -> float:
     """The distance from a change to the end of its interval that is nearer to no change, where
     ``width`` is half of the interval of its logarithm."""
     return (1.0 + change) * abs(math.expm1(-width if change >= 0.0 else width))

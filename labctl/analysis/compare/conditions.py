@@ -49,9 +49,9 @@ def conditions_of(header: Header) -> dict[str, str]:
     wired = {name for rail in header.rails for name in (rail.voltage, rail.current)}
     for channel in header.channels:
         if channel.name in wired:
-            found[f"settings of {channel.name}"] = _settings(channel)
+            found[f"settings of {channel.name}"] = _channel_conditions(channel)
     for rail in header.rails:
-        found[f"rail {rail.name}"] = _rail(rail)
+        found[f"rail {rail.name}"] = _rail_conditions(rail)
     zeros = header.calibration.zeros if header.calibration else ()
     for zero in zeros:
         found[f"zero of {zero.channel}"] = f"{significant(zero.value)} of {day_of(zero.taken)}"
@@ -102,12 +102,12 @@ def _of_host(state: DriveState) -> dict[str, str]:
     }
 
 
-def _settings(channel: ChannelInfo) -> str:
+def _channel_conditions(channel: ChannelInfo) -> str:
     ranged = "" if channel.range is None else f"range {channel.range:g} {channel.unit}, "
     return f"{ranged}{channel.interval_s:g} s, aperture {channel.aperture_s:g} s"
 
 
-def _rail(rail: RailInfo) -> str:
+def _rail_conditions(rail: RailInfo) -> str:
     """What decides how its watts follow from the readings."""
     parts = [f"{rail.voltage} × {rail.current}", f"volts at the {rail.volts_at}"]
     if rail.shunt_ohm is not None:

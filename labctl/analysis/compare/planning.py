@@ -85,7 +85,7 @@ def plan_repeats(runs: Sequence[AnalysedRun], change: float) -> RepeatsPlan:
     """
     if not change > 0:
         raise ValueError("a change to be found is larger than zero")
-    scatter = _scatter([measured_points(record, summary, ()) for record, summary in runs])
+    scatter = _planning_scatter([measured_points(record, summary, ()) for record, summary in runs])
     if not scatter.columns:
         raise ValueError("the runs have no point in common whose scatter is known")
     fewest = _Fewest(scatter)
@@ -137,7 +137,7 @@ class _Fewest:
 def findable_changes(tables: _Tables, repeats: int) -> dict[str, float]:
     """The change of each quantity, by its title, that this many repeats a side find at every
     point (%); quantities whose scatter is not known are left out."""
-    scatter = _scatter(tables)
+    scatter = _planning_scatter(tables)
     if not scatter.columns:
         return {}
     smallest = scatter.plan(repeats).smallest()
@@ -147,7 +147,7 @@ def findable_changes(tables: _Tables, repeats: int) -> dict[str, float]:
     }
 
 
-def _scatter(tables: _Tables) -> _Scatter:
+def _planning_scatter(tables: _Tables) -> _Scatter:
     points = [point for point in tables[0] if all(point in table for table in tables)]
     asked = [one for one in QUANTITIES if one.in_parts and one.name != "bytes_per_s"]
     pairs = [(quantity, point) for quantity in asked for point in points]
@@ -156,7 +156,7 @@ def _scatter(tables: _Tables) -> _Scatter:
             (quantity, point): [quantity.of(table[point]) for table in tables]
             for quantity, point in pairs
         }
-        return _between(columns, Basis.REPEATS)
+        return _planning_scatter_between(columns, Basis.REPEATS)
     (table,) = tables
     lengths = {len(table[point].rounds) for point in points if table[point].rounds}
     if lengths and max(lengths) > 1:
@@ -165,7 +165,7 @@ def _scatter(tables: _Tables) -> _Scatter:
             for quantity, point in pairs
             if len(table[point].rounds) == max(lengths)
         }
-        return _between(columns, Basis.ROUNDS)
+        return _planning_scatter_between(columns, Basis.ROUNDS)
     within = {}
     for quantity, point in pairs:
         found = quantity.of(table[point])
@@ -174,7 +174,7 @@ def _scatter(tables: _Tables) -> _Scatter:
     return _Scatter(tuple(within), np.diag(list(within.values())), Basis.SINGLE, 1)
 
 
-def _between(
+def _planning_scatter_between(
     columns: Mapping[tuple[ComparedQuantity, str], Sequence[Estimate | None]], basis: Basis
 ) -> _Scatter:
     """From repeats of which each column has the values."""

@@ -67,12 +67,12 @@ def _latency_p99(measured: MeasuredPoint) -> Estimate | None:
     return None if p99_us is None else Estimate(p99_us, math.nan)
 
 
-def _celsius(measured: MeasuredPoint) -> Estimate | None:
+def _point_celsius(measured: MeasuredPoint) -> Estimate | None:
     celsius = measured.result.celsius_max
     return None if celsius is None else Estimate(celsius, math.nan)
 
 
-def _efficiency(measured: MeasuredPoint) -> Estimate | None:
+def _point_efficiency(measured: MeasuredPoint) -> Estimate | None:
     found, stated = ratio(measured.iops, measured.result.watts), measured.result.iops_per_watt
     return found if found is None or stated is None else replace(found, u=stated.u)
 
@@ -87,9 +87,11 @@ QUANTITIES = (
     ComparedQuantity("watts", "total watts", "W", -1, lambda one: one.result.watts, of_watts=True),
     ComparedQuantity("iops", "IOPS", "IOPS", 1, lambda one: one.iops),
     ComparedQuantity("bytes_per_s", "data rate", "B/s", 1, _bytes_per_s),
-    ComparedQuantity("iops_per_watt", "IOPS per watt", "IOPS/W", 1, _efficiency, of_watts=True),
+    ComparedQuantity(
+        "iops_per_watt", "IOPS per watt", "IOPS/W", 1, _point_efficiency, of_watts=True
+    ),
     ComparedQuantity("latency_p99_us", "99 % latency", "µs", -1, _latency_p99, False),
-    ComparedQuantity("celsius_max", "warmest", "°C", -1, _celsius, False, False),
+    ComparedQuantity("celsius_max", "warmest", "°C", -1, _point_celsius, False, False),
 )
 """Latency and temperature come without an uncertainty: only repeats tell how they scatter."""
 

@@ -81,7 +81,11 @@ def judge_pairs(
     for members in groups.values():
         mine = [pairs[number] for number in members]
         _, pools = np.unique([one.pool for one in mine], return_inverse=True)
-        both = contrasts(_rows([o.base for o in mine]), _rows([o.other for o in mine]), pools)
+        both = contrasts(
+            _repeats_as_rows([o.base for o in mine]),
+            _repeats_as_rows([o.other for o in mine]),
+            pools,
+        )
         limits = np.array([one.limit for one in mine])
         result = judged(both, limits, families=families * len(groups), worse=worse)
         for number, p, half_width in zip(members, result.p, result.half_width, strict=True):
@@ -89,5 +93,5 @@ def judge_pairs(
     return tuple(found[number] for number in range(len(pairs)))
 
 
-def _rows(columns: Sequence[tuple[float, ...]]) -> Floats:
+def _repeats_as_rows(columns: Sequence[tuple[float, ...]]) -> Floats:
     return np.array(columns, dtype=np.float64).T

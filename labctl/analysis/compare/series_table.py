@@ -73,7 +73,10 @@ def run_of_series(run: AnalysedRun) -> RunOfSeries:
         for quantity in WATCHED.values():
             found = quantity.of(measured)
             if found is not None and math.isfinite(found.value) and found.value > 0.0:
-                values[quantity.name, point] = (found.value, *_doubts(quantity, measured, found))
+                values[quantity.name, point] = (
+                    found.value,
+                    *_series_table_doubts(quantity, measured, found),
+                )
     smart = header.drive_state.smart if header.drive_state else None
     counted = (smart.host_read_commands, smart.host_write_commands) if smart else (None, None)
     own = set(header.own_sensors())
@@ -89,7 +92,7 @@ def run_of_series(run: AnalysedRun) -> RunOfSeries:
         phases=header.phases,
         outcome=summary.outcome,
         conditions=conditions_of(header),
-        instruments=_instruments(header),
+        instruments=_series_table_instruments(header),
         zeros=header.calibration.zeros if header.calibration else (),
         values=values,
         throttled=sum(item.throttled for item in summary.measured),
@@ -98,7 +101,7 @@ def run_of_series(run: AnalysedRun) -> RunOfSeries:
     )
 
 
-def _doubts(
+def _series_table_doubts(
     quantity: ComparedQuantity, measured: MeasuredPoint, found: Estimate
 ) -> tuple[float, float, float]:
     own = (found.repeatability or 0.0) / COVERAGE_FACTOR / found.value
@@ -109,7 +112,7 @@ def _doubts(
     return own, limits_of(result), limits_of(result, zeros_only=True)
 
 
-def _instruments(header: Header) -> tuple[object, ...] | None:
+def _series_table_instruments(header: Header) -> tuple[object, ...] | None:
     meters = meters_of(header)
     return (*meters.items(), *header.rails) if all(meters.values()) else None
 

@@ -33,7 +33,7 @@ class Mismatch:
     def __str__(self) -> str:
         what = self.where.removeprefix(f"{self.place}: ") if self.place else self.where
         if not (_is_number(self.stated) and _is_number(self.derived)):
-            return f"{what}: stated {_short(self.stated)}, derived {_short(self.derived)}"
+            return f"{what}: stated {_diff_value(self.stated)}, derived {_diff_value(self.derived)}"
         part = (self.derived / self.stated - 1) if self.stated else math.nan
         digits = _digits_that_differ(part)
         change = f" ({part * 100:+.2g} %)" if math.isfinite(part) else ""
@@ -51,7 +51,7 @@ def _digits_that_differ(part: float) -> int:
     return min(17, max(5, 2 - math.floor(math.log10(abs(part)))))
 
 
-def _short(value: Any) -> str:
+def _diff_value(value: Any) -> str:
     if value is None or value == ABSENT:
         return "nothing"
     if isinstance(value, dict | list):
@@ -67,29 +67,31 @@ def mismatches(stated: dict[str, Any], derived: dict[str, Any]) -> tuple[Mismatc
 
     The version of the labctl that derived them is not a result and may differ.
     """
-    labels = _labels(derived) or _labels(stated)
+    labels = _summary_diff_labels(derived) or _summary_diff_labels(stated)
     found = []
-    for where, one, other in _pairs((), stated, derived):
-        if where != (LABCTL_VERSION,) and not _same(one, other):
-            found.append(Mismatch(_named(where, labels), one, other))
+    for where, one, other in _summary_diff_pairs((), stated, derived):
+        if where != (LABCTL_VERSION,) and not _same_for_summary_diff(one, other):
+            found.append(Mismatch(_summary_diff_place(where, labels), one, other))
     return tuple(found)
 
 
-def _labels(summary: dict[str, Any]) -> list[str]:
+def _summary_diff_labels(summary: dict[str, Any]) -> list[str]:
     phases = summary.get("phases")
     if not isinstance(phases, list):
         return []
-    return [_label(item.get("phase")) if isinstance(item, dict) else "" for item in phases]
+    return [
+        _summary_diff_label(item.get("phase")) if isinstance(item, dict) else "" for item in phases
+    ]
 
 
-def _label(phase: Any) -> str:
+def _summary_diff_label(phase: Any) -> str:
     try:
         return known(Phase, phase).label
     except (TypeError, KeyError, ValueError, AttributeError):
         return ""  # of another version, or changed by hand: its number names it
 
 
-def _named(where: tuple[str | int, ...], labels: list[str]) -> str:
+def _summary_diff_place(where: tuple[str | int, ...], labels: list[str]) -> str:
     text = ""
     for number, part in enumerate(where):
         if isinstance(part, int):
@@ -108,15 +110,17 @@ ABSENT = "(nothing)"
 """Stands for a value that only one of the two has."""
 
 
-def _pairs(
+def _summary_diff_pairs(
     where: tuple[str | int, ...], one: Any, other: Any
 ) -> Iterator[tuple[tuple[str | int, ...], Any, Any]]:
     if isinstance(one, dict) and isinstance(other, dict):
         for key in dict.fromkeys([*one, *other]):
-            yield from _pairs((*where, key), one.get(key, ABSENT), other.get(key, ABSENT))
+            yield from _summary_diff_pairs(
+                (*where, key), one.get(key, ABSENT), other.get(key, ABSENT)
+            )
     elif isinstance(one, list) and isinstance(other, list):
         for number in range(max(len(one), len(other))):
-            yield from _pairs(
+            yield from _summary_diff_pairs(
                 (*where, number),
                 one[number] if number < len(one) else ABSENT,
                 other[number] if number < len(other) else ABSENT,
@@ -125,7 +129,7 @@ def _pairs(
         yield where, one, other
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same_for_summary_diff(one: Any, other: Any) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):

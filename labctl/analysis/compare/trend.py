@@ -121,14 +121,14 @@ def _plain_rows(table: SeriesTable) -> tuple[TrendRow, ...]:
     return tuple(
         TrendRow(
             point, quantity, WATCHED[quantity].unit, WATCHED[quantity].better,
-            _numbers(table.raw[:, number]), (None,) * len(table.runs), None, None, None, None,
+            _trend_numbers(table.raw[:, number]), (None,) * len(table.runs), None, None, None, None,
             moved=False,
         )
         for number, (quantity, point) in enumerate(table.keys)
     )  # fmt: skip
 
 
-def _numbers(values: Floats) -> tuple[float | None, ...]:
+def _trend_numbers(values: Floats) -> tuple[float | None, ...]:
     return tuple(None if math.isnan(one) else float(one) for one in values)
 
 
@@ -392,8 +392,8 @@ class _Judged:
             quantity,
             WATCHED[quantity].unit,
             WATCHED[quantity].better,
-            _numbers(self._table.raw[:, column]),
-            _numbers(np.exp(levels)),
+            _trend_numbers(self._table.raw[:, column]),
+            _trend_numbers(np.exp(levels)),
             deviation,
             dark_uncertainty(left, self._table.own[there, column]),
             math.expm1(tells) if math.isfinite(tells) else None,

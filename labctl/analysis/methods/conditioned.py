@@ -46,14 +46,14 @@ def conditioned_against_fresh(results: Sequence[PhaseResult]) -> tuple[Condition
     ]
     if not fills:
         return ()
-    before = by_workload(item for item in results[: fills[0]] if _comparable(item))
-    after = by_workload(item for item in results[fills[-1] + 1 :] if _comparable(item))
+    before = by_workload(item for item in results[: fills[0]] if _fits_conditioned_pair(item))
+    after = by_workload(item for item in results[fills[-1] + 1 :] if _fits_conditioned_pair(item))
     return tuple(
         _pair(name, group[-1], after[name][0]) for name, group in before.items() if name in after
     )
 
 
-def _comparable(item: PhaseResult) -> bool:
+def _fits_conditioned_pair(item: PhaseResult) -> bool:
     measured = item.phase.role is Role.MEASURE and item.phase.replay is None
     return measured and completed_with_io(item)
 

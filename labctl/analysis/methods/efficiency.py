@@ -65,11 +65,11 @@ def knees(results: Sequence[PhaseResult]) -> tuple[Knee, ...]:
             if item.iops_per_watt is None or not completed_with_io(item) or item.throttled:
                 continue
             depth = item.phase.queue_depth
-            if depth not in best or _value(item) > _value(best[depth]):
+            if depth not in best or _efficiency_value(item) > _efficiency_value(best[depth]):
                 best[depth] = item
         if len(best) < 2:
             continue
-        top = max(best.values(), key=_value)
+        top = max(best.values(), key=_efficiency_value)
         assert top.iops_per_watt is not None
         as_good = tuple(
             depth for depth, item in sorted(best.items()) if not clearly_less(item, top)
@@ -78,7 +78,7 @@ def knees(results: Sequence[PhaseResult]) -> tuple[Knee, ...]:
     return tuple(found)
 
 
-def _value(result: PhaseResult) -> float:
+def _efficiency_value(result: PhaseResult) -> float:
     return result.iops_per_watt.value if result.iops_per_watt is not None else 0.0
 
 
@@ -93,12 +93,14 @@ def clearly_less(item: PhaseResult, top: PhaseResult) -> bool:
     ratio = watts_ratio(item, top)
     if ratio is None or not math.isfinite(ratio.u):
         return False
-    efficiency = _value(item) / _value(top)
-    doubt = math.hypot(ratio.u / ratio.value, _repeatability(item), _repeatability(top))
+    efficiency = _efficiency_value(item) / _efficiency_value(top)
+    doubt = math.hypot(
+        ratio.u / ratio.value, _efficiency_repeatability(item), _efficiency_repeatability(top)
+    )
     return 1.0 - efficiency > efficiency * doubt
 
 
-def _repeatability(result: PhaseResult) -> float:
+def _efficiency_repeatability(result: PhaseResult) -> float:
     """That of the watts, as a part of them; 0 where it is not known."""
     watts = result.watts
     if watts is None or watts.repeatability is None:
@@ -116,14 +118,14 @@ def marginal_energies(results: Sequence[PhaseResult]) -> tuple[MarginalEnergy, .
             MarginalEnergy(
                 item.phase.index,
                 item.phase.label,
-                _over(item.marginal_watts, item.iops),
-                _over(item.marginal_watts, (item.bytes_per_s or 0.0) / BYTES_PER_GB),
+                _marginal_efficiency(item.marginal_watts, item.iops),
+                _marginal_efficiency(item.marginal_watts, (item.bytes_per_s or 0.0) / BYTES_PER_GB),
             )
         )
     return tuple(found)
 
 
-def _over(watts: Estimate, rate: float | None) -> Estimate | None:
+def _marginal_efficiency(watts: Estimate, rate: float | None) -> Estimate | None:
     return watts.scaled(1.0 / rate) if rate else None
 
 

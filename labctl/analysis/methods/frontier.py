@@ -54,21 +54,21 @@ def frontiers(results: Sequence[PhaseResult]) -> tuple[Frontier, ...]:
     found = []
     for name, group in by_workload(results, depth=False).items():
         usable = [item for item in group if completed_with_io(item) and item.watts is not None]
-        points = tuple(_point(item) for item in _undominated(usable))
+        points = tuple(_point(item) for item in _frontier_results(usable))
         if points:
             found.append(Frontier(name, points))
     return tuple(found)
 
 
-def _undominated(results: Sequence[PhaseResult]) -> list[PhaseResult]:
+def _frontier_results(results: Sequence[PhaseResult]) -> list[PhaseResult]:
     kept: list[PhaseResult] = []
-    for item in sorted(results, key=lambda one: (-(one.iops or 0.0), _watts(one))):
-        if not kept or _watts(item) < _watts(kept[-1]):
+    for item in sorted(results, key=lambda one: (-(one.iops or 0.0), _frontier_watts(one))):
+        if not kept or _frontier_watts(item) < _frontier_watts(kept[-1]):
             kept.append(item)
     return kept[::-1]
 
 
-def _watts(result: PhaseResult) -> float:
+def _frontier_watts(result: PhaseResult) -> float:
     assert result.watts is not None
     return result.watts.value
 
@@ -102,8 +102,8 @@ def most_iops(
         )
     if not models:
         return FrontierAnswer(frontier.workload, measured, None, None, "there is no power model")
-    at_first = _at(first.iops, first, models, results)
-    at_idle = _at(0.0, first, models, results)
+    at_first = _frontier_watts_at(first.iops, first, models, results)
+    at_idle = _frontier_watts_at(0.0, first, models, results)
     watts_per_iops = (at_first.value - at_idle.value) / first.iops
     if watts_per_iops <= 0:
         why = "in the model the watts do not rise with the IOPS"
@@ -115,7 +115,7 @@ def most_iops(
         return FrontierAnswer(frontier.workload, measured, None, None, why)
     most = over[0] if over else last
     held = min(iops, most.iops)
-    watts = _at(held, first, models, results)
+    watts = _frontier_watts_at(held, first, models, results)
     why = "from the power model"
     if held < iops:
         why = f"held to {'a phase that took more' if over else 'the fastest phase measured'}"
@@ -143,13 +143,13 @@ def least_watts(
         return FrontierAnswer(
             frontier.workload, measured, Estimate(first.iops, 0.0), measured.watts, why
         )
-    watts = _at(iops, first, models, results)
+    watts = _frontier_watts_at(iops, first, models, results)
     return FrontierAnswer(
         frontier.workload, measured, Estimate(iops, 0.0), watts, "from the power model"
     )
 
 
-def _at(
+def _frontier_watts_at(
     iops: float, first: FrontierPoint, models: Sequence[RailModel], results: Sequence[PhaseResult]
 ) -> Estimate:
     reads, writes, size = _mix(first, results)

@@ -121,10 +121,10 @@ def methods_of(
     return MethodResults(
         run_id=summary.run_id,
         averages=(*low_depth_averages(points), *mixed_averages(points)),
-        consistencies=tuple(_consistencies(record, summary, tail_s)),
+        consistencies=tuple(_method_consistencies(record, summary, tail_s)),
         steady=steady_reports(measured),
         slow_shares=tuple(_slow_shares(record, summary)),
-        verdicts=tuple(_verdicts(summary, *qos)),
+        verdicts=tuple(_method_latency_verdicts(summary, *qos)),
         knees=knees(points),
         marginals=marginal_energies(points),
         rail_shares=rail_shares(summary.phases),
@@ -155,12 +155,12 @@ def methods_of(
     )
 
 
-def _consistencies(
+def _method_consistencies(
     record: RunRecord, summary: RunSummary, tail_s: float
 ) -> Sequence[PhaseConsistency]:
     """For phases without rounds: the evenness of rounds is judged by steady state."""
     found = []
-    names = _labels(summary)
+    names = _method_phase_labels(summary)
     for item in summary.measured:
         one = None if item.phase.round else consistency(*live_iops(record, item), tail_s)
         if one is not None:
@@ -172,7 +172,7 @@ def _slow_shares(record: RunRecord, summary: RunSummary) -> Sequence[PhaseSlowSh
     """Of phases without rounds, and of the last round of the others."""
     last = {one.sweep_number: one.rounds for one in summary.steady_rounds}
     found = []
-    names = _labels(summary)
+    names = _method_phase_labels(summary)
     for item in summary.measured:
         phase = item.phase
         if phase.round and phase.round != last.get(phase.sweep_number):
@@ -185,7 +185,7 @@ def _slow_shares(record: RunRecord, summary: RunSummary) -> Sequence[PhaseSlowSh
     return found
 
 
-def _labels(summary: RunSummary) -> dict[int, str]:
+def _method_phase_labels(summary: RunSummary) -> dict[int, str]:
     """A name for each measured phase, with its sweep where another has the same label."""
     sweeps: dict[str, set[str]] = {}
     for item in summary.measured:
@@ -198,7 +198,9 @@ def _labels(summary: RunSummary) -> dict[int, str]:
     }
 
 
-def _verdicts(summary: RunSummary, percent: float, limit_us: float) -> Sequence[LatencyVerdict]:
+def _method_latency_verdicts(
+    summary: RunSummary, percent: float, limit_us: float
+) -> Sequence[LatencyVerdict]:
     found = []
     for item in summary.points:
         phase = item.phase

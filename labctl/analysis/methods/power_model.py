@@ -136,7 +136,7 @@ def fit_rail(results: Sequence[PhaseResult], rail: str) -> RailModel | None:
         ]
     )
     idle = [not item.iops for item in used]
-    kept, not_exercised, inseparable = _separable(design)
+    kept, not_exercised, inseparable = _separable_model_terms(design)
     if len(used) <= len(kept):
         return None
     columns = design[:, kept] / u[:, None]
@@ -182,7 +182,9 @@ def _term(name: str, value: float, error: float, gain: float, dof: int) -> Model
     return ModelTerm(name, UNITS[name], value, error, Estimate(value, u))
 
 
-def _separable(design: Floats) -> tuple[list[int], tuple[str, ...], dict[str, tuple[str, ...]]]:
+def _separable_model_terms(
+    design: Floats,
+) -> tuple[list[int], tuple[str, ...], dict[str, tuple[str, ...]]]:
     """Columns that the phases separate; names of unused terms; and terms left out.
 
     Judged on columns scaled to their largest value, so that it does not depend on units.

@@ -133,7 +133,7 @@ class _Drive:
         return self.found.get(result.phase.index) if state is None else state
 
 
-def _drives(record: RunRecord, summary: RunSummary) -> Iterator[_Drive]:
+def _drives_with_verdicts(record: RunRecord, summary: RunSummary) -> Iterator[_Drive]:
     header = record.header
     several = [
         (name, one, header.drive_states.get(name)) for name, one in summary.drives.items()
@@ -159,7 +159,7 @@ def judge(
     Raises ConfigurationError when a limit names a rail or phases that the run has not, and when no
     limit is about any phase: then nothing was judged; RunFailed when no phase was measured.
     """
-    header, drives = record.header, list(_drives(record, summary))
+    header, drives = record.header, list(_drives_with_verdicts(record, summary))
     labels = list(dict.fromkeys(one.phase.label for one in summary.phases))
     if not labels:
         raise RunFailed(f"nothing to judge: {header.run_id} ended before a phase was measured")
@@ -215,7 +215,7 @@ def _check(
     channels: Sequence[ChannelInfo], limit: PowerLimit, drive: _Drive, result: PhaseResult
 ) -> PowerCheck:
     allowed, unknown = _limit_watts(limit, drive, result)
-    watts, span, missing_s, why = _measured(limit, result)
+    watts, span, missing_s, why = _measured_for_verdict(limit, result)
     reasons = [text for text in (unknown, why) if text]
     decided = PowerVerdict.UNDECIDED
     if watts is not None and allowed is not None:
@@ -271,7 +271,7 @@ def _limit_watts(limit: PowerLimit, drive: _Drive, result: PhaseResult) -> tuple
 Measured = tuple[Estimate | None, tuple[int, int] | None, float, str]
 
 
-def _measured(limit: PowerLimit, result: PhaseResult) -> Measured:
+def _measured_for_verdict(limit: PowerLimit, result: PhaseResult) -> Measured:
     """Watts, where they are, seconds that gaps rule out, and why there are none."""
     rail = result.rails.get(limit.rail) if limit.rail else None
     if limit.rail and rail is None:

@@ -84,7 +84,7 @@ def slow_shares(
     weight = 0.0
     for job in jobs_of(document):
         bins = table_of(job, "latency_ms")
-        ios = _ios(job)
+        ios = _qos_job_ios(job)
         if not bins or not ios:
             continue
         weight += ios
@@ -94,7 +94,7 @@ def slow_shares(
                 raise ValueError(f"fio counts I/Os over {edges} ms, not over {limit} ms")
             for edge, share in bins.items():
                 pct = number(share) or 0.0
-                if _above(edge, limit) and pct:
+                if _qos_bin_above(edge, limit) and pct:
                     most[limit] += ios * pct
                     least[limit] += ios * pct if pct > LEAST_SHOWN_PCT else 0.0
     if not weight:
@@ -102,11 +102,11 @@ def slow_shares(
     return tuple(SlowShare(limit, least[limit] / weight, most[limit] / weight) for limit in over_ms)
 
 
-def _above(edge: str, limit_ms: int) -> bool:
+def _qos_bin_above(edge: str, limit_ms: int) -> bool:
     return edge.startswith(">=") or float(edge) > limit_ms
 
 
-def _ios(job: dict[str, Any]) -> float:
+def _qos_job_ios(job: dict[str, Any]) -> float:
     """Operations of a job, both directions (fio 2.x does not count: IOPS × runtime)."""
     total = 0.0
     for name in (*DIRECTIONS, MIXED):

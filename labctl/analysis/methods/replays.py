@@ -126,11 +126,11 @@ def _result(
         service_p999_us=latency_percentile_us(item, "99.9") if known else None,
         service_max_us=latency_max_us(item) if known else None,
         slow=slow_shares(document) if known else (),
-        busy=_busy(record, item, busy_s),
+        busy=_replay_busy(record, item, busy_s),
         watts=item.watts,
         joules_per_gb=joules,
-        service_part=_part(service_us, None if first is None else first.service_mean_us),
-        rate_part=_part(bytes_per_s * 1e-6, None if first is None else first.mb_per_s),
+        service_part=_replay_part(service_us, None if first is None else first.service_mean_us),
+        rate_part=_replay_part(bytes_per_s * 1e-6, None if first is None else first.mb_per_s),
         throttled_s=item.throttled_s,
     )
 
@@ -140,17 +140,17 @@ def _total_bytes(document: dict[str, Any]) -> int:
     return sum(side.bytes for side in status_of(document).totals.values())
 
 
-def _part(value: float | None, first: float | None) -> float | None:
+def _replay_part(value: float | None, first: float | None) -> float | None:
     return value / first if value is not None and first else None
 
 
-def _busy(record: RunRecord, item: PhaseResult, busy_s: float | None) -> Busy | None:
+def _replay_busy(record: RunRecord, item: PhaseResult, busy_s: float | None) -> Busy | None:
     if busy_s is not None:
         return Busy(min(busy_s / item.duration_s, 1.0), KERNEL)
-    return _bound(record, item) if latencies_are_valid(item) else None
+    return _replay_busy_bound(record, item) if latencies_are_valid(item) else None
 
 
-def _bound(record: RunRecord, item: PhaseResult) -> Busy | None:
+def _replay_busy_bound(record: RunRecord, item: PhaseResult) -> Busy | None:
     """From the I/Os in flight on average in each of fio's intervals."""
     in_flight: dict[int, float] = {}
     for side in ("read", "write"):

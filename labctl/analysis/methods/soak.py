@@ -69,7 +69,7 @@ def soaks(record: RunRecord, summary: RunSummary) -> tuple[Soak, ...]:
 
 def _soak(record: RunRecord, summary: RunSummary, number: int) -> Soak | None:
     item = summary.phases[number]
-    series = _temperature(record, item)
+    series = _soak_temperature(record, item)
     if series is None:
         return None
     sensor, t_s, celsius = series
@@ -118,7 +118,7 @@ def _recorded_steady_s(record: RunRecord, item: PhaseResult) -> float | None:
     return (min(times_ns[-1], item.end_ns) - item.begin_ns) * 1e-9 if times_ns else None
 
 
-def _temperature(record: RunRecord, item: PhaseResult) -> tuple[str, Floats, Floats] | None:
+def _soak_temperature(record: RunRecord, item: PhaseResult) -> tuple[str, Floats, Floats] | None:
     """The drive's own sensor, else the first: its name, seconds since the phase began, and °C."""
     channels = {info.name: info for info in record.header.channels}
     sensors = {
@@ -141,7 +141,7 @@ def _recovery(
 ) -> Recovery | None:
     place = next((n for n, one in enumerate(later) if one.phase.pattern is Pattern.COOL), None)
     cooled = None if place is None else later[place]
-    series = None if cooled is None else _temperature(record, cooled)
+    series = None if cooled is None else _soak_temperature(record, cooled)
     if place is None or cooled is None or series is None or cooled.phase.until_celsius is None:
         return None
     _, _, celsius = series

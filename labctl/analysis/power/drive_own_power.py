@@ -93,7 +93,7 @@ def own_measurements(
             in_both = min(phase.end_ns, event.t_ns) - max(phase.begin_ns, begin_ns)
             if in_both <= MOST_OF * max(span_ns, phase.end_ns - phase.begin_ns):
                 continue
-            meters = _over(rails, begin_ns, length_ns, phase.watts)
+            meters = _meters_against_own_power(rails, begin_ns, length_ns, phase.watts)
             if meters is None:
                 continue
             percent_error = event.data.get("percent_error")
@@ -105,12 +105,12 @@ def own_measurements(
                 meters,
                 length_ns / NS_PER_S,
                 stated,
-                _kept(float(drive_watts), meters, stated),
+                _own_power_limit_kept(float(drive_watts), meters, stated),
             )
     return found
 
 
-def _over(
+def _meters_against_own_power(
     rails: Sequence[RailSeries], begin_ns: int, length_ns: int, of_phase: Estimate | None
 ) -> Estimate | None:
     """The meters' watts over the seconds of a measurement, with the relative U of the phase."""
@@ -130,7 +130,7 @@ def _over(
     return Estimate(mean, mean * of_phase.u / of_phase.value + abs(shifted - mean))
 
 
-def _kept(drive_watts: float, meters: Estimate, percent_error: int | None) -> Kept:
+def _own_power_limit_kept(drive_watts: float, meters: Estimate, percent_error: int | None) -> Kept:
     """With the U of the meters as guard band (JCGM 106:2012, 8.3)."""
     if percent_error is None:
         return Kept.NOTHING_STATED

@@ -58,10 +58,10 @@ def mean_watts(series: ChannelSeries, span: PhaseSpan) -> Estimate | None:
     again = mean.scatter_of_process().repeatability
     if not series.info.accuracy_source:
         return Estimate(mean.mean, math.nan, again)
-    return Estimate(mean.mean, expanded_u(_budget(series, mean, span_ns)), again)
+    return Estimate(mean.mean, expanded_u(_host_power_budget(series, mean, span_ns)), again)
 
 
-def _budget(series: ChannelSeries, mean: TimeMean, span_ns: float) -> list[Component]:
+def _host_power_budget(series: ChannelSeries, mean: TimeMean, span_ns: float) -> list[Component]:
     info, watts = series.info, mean.series()
     gain, floor = info.accuracy_of_reading * mean.mean, info.accuracy_floor
     integrated = mean.integrated(info.aperture_s * 1e9)

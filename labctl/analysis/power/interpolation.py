@@ -28,7 +28,7 @@ def interpolated(
     result = np.empty(len(wanted_t))
     known: NDArray[np.bool_] | None = None
     done = 0
-    for begin, end, shift in _runs(wanted_t, t):
+    for begin, end, shift in _interpolation_runs(wanted_t, t):
         before = slice(begin + shift, end + shift)
         behind = slice(begin + shift + 1, end + shift + 1)
         span = t[behind] - t[before]
@@ -53,7 +53,7 @@ def interpolated(
     return result, known
 
 
-def _runs(wanted_t: Floats, t: Floats) -> Iterator[tuple[int, int, int]]:
+def _interpolation_runs(wanted_t: Floats, t: Floats) -> Iterator[tuple[int, int, int]]:
     """Runs (begin, end, shift) of the wanted times, from the first one on, in which number ``n``
     lies between readings ``n + shift`` and ``n + shift + 1``: two series of one rate have few."""
     n = len(wanted_t)

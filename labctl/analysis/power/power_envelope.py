@@ -150,10 +150,10 @@ class EnvelopeSearch:
 
 
 def _searched_ns(why: dict[float, str]) -> list[float]:
-    return [_ns(window_s) for window_s in WINDOWS_S if window_s not in why]
+    return [_envelope_window_ns(window_s) for window_s in WINDOWS_S if window_s not in why]
 
 
-def _ns(window_s: float) -> float:
+def _envelope_window_ns(window_s: float) -> float:
     return float(round(window_s * 1e9))
 
 
@@ -164,7 +164,7 @@ def _not_searched(amps: ChannelSeries, interval_ns: float, length_ns: float) -> 
         slow = too_slow_for(window_s, interval_ns * 1e-9, amps.info.aperture_s)
         if slow:
             found[window_s] = f"{amps.info.name}: {slow}"
-        elif _ns(window_s) > length_ns:
+        elif _envelope_window_ns(window_s) > length_ns:
             found[window_s] = f"the phase lasts {rounded(length_ns * 1e-9)} s"
     return found
 
@@ -197,7 +197,7 @@ def envelope(
         return ()
     found = []
     for window_s in WINDOWS_S:
-        window = _ns(window_s)
+        window = _envelope_window_ns(window_s)
         searched = windows.searched
         best = searched.found.get(window)
         why = windows.why.get(window_s, "")
@@ -207,7 +207,7 @@ def envelope(
             found.append(WindowMaximum(window_s, None, None, why, blocked))
             continue
         tried_s = searched.tried_s[window]
-        lines = _lines(best, tried_s, budgets, mean_watts, readings, rails)
+        lines = _envelope_budget_lines(best, tried_s, budgets, mean_watts, readings, rails)
         found.append(
             WindowMaximum(
                 window_s,
@@ -220,7 +220,7 @@ def envelope(
     return tuple(found)
 
 
-def _lines(
+def _envelope_budget_lines(
     best: Maximum,
     tried_s: float,
     budgets: Sequence[Sequence[Component]],

@@ -338,8 +338,8 @@ class _RailWorker:
 
     def plan(self, edges: NDArray[np.int64]) -> None:
         """Cut both channels at the moments ``edges``; the last one ends the phase."""
-        self._amps_cuts = _cuts(self.rail.amps, self._amps_span, edges)
-        self._volts_cuts = _cuts(self.rail.volts, self._volts_span, edges)
+        self._amps_cuts = _rail_power_cuts(self.rail.amps, self._amps_span, edges)
+        self._volts_cuts = _rail_power_cuts(self.rail.volts, self._volts_span, edges)
 
     def _bridged(self, t_volts: Floats) -> Floats | float:
         return bridged_steps(t_volts, self.volts_interval, BRIDGED, self.rail.volts.info.dither)
@@ -530,5 +530,7 @@ def _edge_ns(rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -
     ) + float(boundary_u_ns)
 
 
-def _cuts(channel: ChannelSeries, span: tuple[int, int], edges: NDArray[np.int64]) -> list[int]:
+def _rail_power_cuts(
+    channel: ChannelSeries, span: tuple[int, int], edges: NDArray[np.int64]
+) -> list[int]:
     return [span[0], *np.clip(channel.index_at(edges[:-1]), *span).tolist(), span[1]]

@@ -249,14 +249,16 @@ class NewestEnergy:
         first = bisect_right(self._begins, low) - 1
         end = max(bisect_left(self._begins, high), first + 1)
         begin = self._begins[first]
-        return _joined([part.t for part in self._parts[first:end]])[low - begin : high - begin]
+        return _joined_energy_parts([part.t for part in self._parts[first:end]])[
+            low - begin : high - begin
+        ]
 
     def around(self, begin: float, end: float) -> tuple[Floats, Floats]:
         """Edges from before one moment, ns, to behind another, where there are any so far, and
         the energy at them."""
         first = max(bisect_right(self._parts, begin, key=_first_edge) - 1, 0)
         last = bisect_left(self._parts, end, lo=first, key=_last_edge)
-        t = _joined([part.t for part in self._parts[first : last + 1]])
+        t = _joined_energy_parts([part.t for part in self._parts[first : last + 1]])
         low = self._begins[first]
         return t, self._memory[low : low + len(t)]
 
@@ -269,7 +271,7 @@ def _last_edge(part: Energy) -> float:
     return float(part.t[-1])
 
 
-def _joined(parts: Sequence[Floats]) -> Floats:
+def _joined_energy_parts(parts: Sequence[Floats]) -> Floats:
     """The parts one behind the other; each begins with what the one before ended with."""
     return np.concatenate([parts[0], *(part[1:] for part in parts[1:])]) if parts[1:] else parts[0]
 
@@ -302,7 +304,7 @@ class EnergyOfAll:
                 pieces.append((part.t[low:high], part.above[low:high]))
         if not pieces or pieces[-1][0][-1] <= self._used:
             return None
-        return self._summed(*(_joined(column) for column in zip(*pieces, strict=True)))
+        return self._summed(*(_joined_energy_parts(column) for column in zip(*pieces, strict=True)))
 
     def _summed(self, t: Floats, above: Floats) -> Energy:
         self._used = float(t[-1])

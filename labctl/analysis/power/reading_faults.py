@@ -135,7 +135,7 @@ class RepeatCounter:
         self._highest = _two_highest(self._highest, values)
         lowest = float(values.min())
         if lowest <= self._low[0]:
-            self._low = _counted(self._low, lowest, values)
+            self._low = _reading_fault_count(self._low, lowest, values)
         differ = values[1:] != values[:-1]
         continues = float(values[0]) == self._run[1]
         if self._longest[0] and len(values) >= ALL_DIFFER and differ.all() and not continues:
@@ -202,7 +202,9 @@ class RepeatCounter:
         )
 
 
-def _counted(before: tuple[float, int], extreme: float, values: Floats) -> tuple[float, int]:
+def _reading_fault_count(
+    before: tuple[float, int], extreme: float, values: Floats
+) -> tuple[float, int]:
     """How many readings are ``extreme``, those of the parts before included."""
     count = int(np.count_nonzero(values == extreme))
     return extreme, count + (before[1] if before[0] == extreme else 0)
@@ -245,14 +247,14 @@ def stuck_in(phases: Sequence[Repeats | None], busy: Sequence[bool]) -> set[int]
         if one is None:
             continue
         long = one.longest >= max(STUCK_FROM, STUCK_SHARE * one.n)
-        if busy[number] and long and _impossible(one.longest, *one.elsewhere):
+        if busy[number] and long and _is_reading_fault(one.longest, *one.elsewhere):
             found.add(number)
         before = phases[number - 1] if number else None
         if before is None or before.last[1] != one.first[1]:
             continue
         if not (busy[number] or busy[number - 1]):
             continue
-        if _impossible(before.last[0] + one.first[0], equal, pairs):
+        if _is_reading_fault(before.last[0] + one.first[0], equal, pairs):
             found |= {
                 which
                 for which, run, whole in (
@@ -264,7 +266,7 @@ def stuck_in(phases: Sequence[Repeats | None], busy: Sequence[bool]) -> set[int]
     return found
 
 
-def _impossible(run: int, equal: int, pairs: int) -> bool:
+def _is_reading_fault(run: int, equal: int, pairs: int) -> bool:
     """Whether a run of equal readings cannot be chance where ``equal`` of other ``pairs`` are."""
     if pairs < FEW_AT_OTHER_WALL:
         return False

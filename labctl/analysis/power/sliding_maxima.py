@@ -272,7 +272,7 @@ class WindowSearch:
             watts = self._most[window] / window + self._level
             beside = EDGES_BESIDE * newest.widths[1]
             read = newest.around(begin_ns - beside, begin_ns + window + beside)
-            self._best[window] = _described(window, begin_ns, watts, *read)
+            self._best[window] = _sliding_maximum(window, begin_ns, watts, *read)
 
     def _try_last(self, window: float, newest: NewestEnergy, gaps: Gaps) -> None:
         """Windows that begin at an edge that none so far behind it belongs to."""
@@ -330,7 +330,7 @@ class WindowSearch:
         return float(np.maximum(np.minimum(ends, end - window) - low, 0.0).sum()) * 1e-9
 
 
-def _described(window: float, at: float, watts: float, t: Floats, above: Floats) -> Maximum:
+def _sliding_maximum(window: float, at: float, watts: float, t: Floats, above: Floats) -> Maximum:
     low = max(int(np.searchsorted(t, at + ROUNDED, side="right")) - 1, 0)
     high = int(np.searchsorted(t, at + window - ROUNDED)) + 1
     first, last = max(low - 1, 0), min(high + 1, len(t))

@@ -67,11 +67,13 @@ def unthrottled_part(
     if seconds < LEAST_S:
         return UnthrottledPart(seconds, None, None)
     return UnthrottledPart(
-        seconds, _watts(rails, pieces, seconds, boundary_u_ns, sources), _iops(t_ns, iops, pieces)
+        seconds,
+        _unthrottled_watts(rails, pieces, seconds, boundary_u_ns, sources),
+        _unthrottled_iops(t_ns, iops, pieces),
     )
 
 
-def _watts(
+def _unthrottled_watts(
     rails: Sequence[RailSeries],
     pieces: Sequence[tuple[int, int]],
     seconds: float,
@@ -107,7 +109,7 @@ def _watts(
         shared += weight**2 * max(power.total_scatter.u**2 - apart, 0.0)
     if measured_s < LEAST_S:
         return None
-    budget = [_merged(same) for same in lines.values()]
+    budget = [_unthrottled_budget_line(same) for same in lines.values()]
     if shared:
         budget.append(Component("scatter of all rails", "A", math.sqrt(shared), ""))
     part = measured_s / seconds
@@ -115,7 +117,7 @@ def _watts(
     return Estimate(value / part, expanded_u(budget) / part, repeatability)
 
 
-def _merged(same: Sequence[Component]) -> Component:
+def _unthrottled_budget_line(same: Sequence[Component]) -> Component:
     """One line of the budgets of all pieces."""
     if same[0].kind != "A":
         return replace(same[0], watts=sum(line.watts for line in same))
@@ -125,7 +127,9 @@ def _merged(same: Sequence[Component]) -> Component:
     return replace(same[0], watts=math.sqrt(squares), dof=dof)
 
 
-def _iops(t_ns: Ints, iops: Floats, pieces: Sequence[tuple[int, int]]) -> Estimate | None:
+def _unthrottled_iops(
+    t_ns: Ints, iops: Floats, pieces: Sequence[tuple[int, int]]
+) -> Estimate | None:
     """The mean of the interval IOPS whose middles are in the pieces, with its uncertainty."""
     inside = np.zeros(len(t_ns), dtype=np.bool_)
     for low, high in pieces:

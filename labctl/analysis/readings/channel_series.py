@@ -230,7 +230,7 @@ def ordered(stamps: Ints, raw: Floats) -> tuple[Ints, Floats, tuple[str, ...]]:
     good = np.abs(raw) < MOST
     bad = len(raw) - int(good.sum())
     if bad:
-        problems.append(f"{_readings(bad)} not a number, skipped")
+        problems.append(f"{_channel_readings_text(bad)} not a number, skipped")
         stamps, raw = stamps[good], raw[good]
     if not ascending:
         backwards = int((np.diff(stamps) < 0).sum())
@@ -241,12 +241,12 @@ def ordered(stamps: Ints, raw: Floats) -> tuple[Ints, Floats, tuple[str, ...]]:
         first = np.diff(stamps, prepend=stamps[:1] - 1) > 0
         again = len(first) - int(first.sum())
         if again:
-            problems.append(f"{_readings(again)} with the time of another, dropped")
+            problems.append(f"{_channel_readings_text(again)} with the time of another, dropped")
             stamps, raw = stamps[first], raw[first]
     return stamps, raw, tuple(problems)
 
 
-def _readings(count: int) -> str:
+def _channel_readings_text(count: int) -> str:
     return "1 reading" if count == 1 else f"{count} readings"
 
 
@@ -294,7 +294,7 @@ def _with_clock_samples(
     if not unmapped or not len(clock_ns):
         return stamps, raw, ()
     known = np.concatenate([np.arange(*span) for span in zip(lows, highs, strict=True)])
-    problem = f"{_readings(unmapped)} without a sample of the device's clock, dropped"
+    problem = f"{_channel_readings_text(unmapped)} without a sample of the device's clock, dropped"
     return stamps[known], raw[known], (problem,)
 
 

@@ -215,10 +215,10 @@ def without_setbacks(stamps: Ints, samples: Ints) -> tuple[Ints, Ints]:
             f"its device time begins anew {len(read_back)} times in the readings and "
             f"{len(sampled_back)} times in the samples of its clock: it cannot be mapped"
         )
-    return _raised(stamps, read_back), _raised(samples, sampled_back)
+    return _times_for_clock_fit(stamps, read_back), _times_for_clock_fit(samples, sampled_back)
 
 
-def _raised(times: Ints, setbacks: NDArray[np.intp]) -> Ints:
+def _times_for_clock_fit(times: Ints, setbacks: NDArray[np.intp]) -> Ints:
     session = np.zeros(len(times), dtype=np.int64)
     session[setbacks] = 1
     result: Ints = times + np.cumsum(session) * SESSION_NS
@@ -339,7 +339,7 @@ def _band_piece(samples: _ClockSamples, band: Band, start: Start, floor_ns: floa
     else:
         slope = float(band.slopes.min() + band.slopes.max()) / 2
     height = middle_begin - slope * x_begin
-    return _piece(
+    return _clock_fit_piece(
         start,
         (device_ref, offset_ref),
         (height, slope),
@@ -365,7 +365,7 @@ def _envelope_piece(samples: _ClockSamples, start: Start) -> ClockPiece:
         others = [(height + spread, QUARTZ_NS_PER_S), (height - spread, -QUARTZ_NS_PER_S)]
     heights = [height, *(other[0] for other in others)]
     slopes = [slope, *(other[1] for other in others)]
-    return _piece(
+    return _clock_fit_piece(
         start,
         (device_ref, offset_ref),
         (height, slope),
@@ -375,7 +375,7 @@ def _envelope_piece(samples: _ClockSamples, start: Start) -> ClockPiece:
     )
 
 
-def _piece(
+def _clock_fit_piece(
     start: Start,
     refs: tuple[int, int],
     line: tuple[float, float],

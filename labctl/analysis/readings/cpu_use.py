@@ -59,7 +59,10 @@ def cpu_use(samples: Sequence[CpuSample], span: PhaseSpan, fio: FioResult | None
     A core that was not there all the time (hot-plugged), or whose counters did not move, is left
     out.
     """
-    begin, end = _nearest(samples, span.begin_ns), _nearest(samples, span.end_ns)
+    begin, end = (
+        _nearest_cpu_use_sample(samples, span.begin_ns),
+        _nearest_cpu_use_sample(samples, span.end_ns),
+    )
     if begin is None or end is None or end.t_ns <= begin.t_ns:
         return None
     off_ns = abs(begin.t_ns - span.begin_ns) + abs(end.t_ns - span.end_ns)
@@ -67,7 +70,7 @@ def cpu_use(samples: Sequence[CpuSample], span: PhaseSpan, fio: FioResult | None
         return None
     cores: dict[str, float] = {}
     user = system = total = 0
-    for core in sorted(begin.cores.keys() & end.cores.keys(), key=_number):
+    for core in sorted(begin.cores.keys() & end.cores.keys(), key=_cpu_use_core_order):
         # idle and iowait may count backwards (proc_stat(5)): never less than nothing
         done = [max(b - a, 0) for a, b in zip(begin.cores[core], end.cores[core], strict=False)]
         ticks = sum(done)
@@ -112,11 +115,11 @@ def mean_cpu_use(parts: Sequence[CpuUse | None]) -> CpuUse | None:
     )
 
 
-def _number(core: str) -> tuple[int, str]:
+def _cpu_use_core_order(core: str) -> tuple[int, str]:
     return (int(core), core) if core.isdecimal() else (1 << 30, core)
 
 
-def _nearest(samples: Sequence[CpuSample], t_ns: int) -> CpuSample | None:
+def _nearest_cpu_use_sample(samples: Sequence[CpuSample], t_ns: int) -> CpuSample | None:
     place = bisect_left(samples, t_ns, key=lambda sample: sample.t_ns)
     beside = samples[max(place - 1, 0) : place + 1]
     return min(beside, key=lambda sample: abs(sample.t_ns - t_ns), default=None)

@@ -18,7 +18,11 @@ def host_clock(record: RunRecord) -> ClockMap | None:
     pairs = record.clock_pairs(HOST_CLOCK)
     if not len(pairs):
         return None
-    ticks = [tick for data in _epochs(record) if (tick := _number(data.get("tick_s"))) is not None]
+    ticks = [
+        tick
+        for data in _epochs(record)
+        if (tick := _host_clock_number(data.get("tick_s"))) is not None
+    ]
     device = pairs["device_ns"]
     return fit_clock(pairs, max(ticks, default=0.0), int(device[0]), int(device[-1]))
 
@@ -28,7 +32,7 @@ def host_clock_result(record: RunRecord) -> ClockResult | None:
     clock = host_clock(record)
     if clock is None:
         return None
-    offsets = [_number(data.get("offset_ns")) for data in _epochs(record)]
+    offsets = [_host_clock_number(data.get("offset_ns")) for data in _epochs(record)]
     first = next((offset for offset in offsets if offset is not None), None)
     return ClockResult(
         channel=HOST_CLOCK,
@@ -63,5 +67,5 @@ def _epochs(record: RunRecord) -> Iterator[dict[str, Any]]:
     return (event.data for event in record.events if event.kind == EventKind.HOST_CLOCK)
 
 
-def _number(value: object) -> float | None:
+def _host_clock_number(value: object) -> float | None:
     return float(value) if is_number(value) else None

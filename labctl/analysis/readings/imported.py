@@ -44,16 +44,16 @@ def imported_clocks(record: RunRecord) -> list[ImportedClock]:
             str(clock["instrument"]),
             str(clock["words"]),
             clock.get("how") == "data",
-            _point(clock.get("offset_s"), clock.get("left")),
-            _point(clock.get("second_offset_s"), clock.get("second_left")),
-            _points(clock.get("searched")),
+            _imported_clock_point(clock.get("offset_s"), clock.get("left")),
+            _imported_clock_point(clock.get("second_offset_s"), clock.get("second_left")),
+            _imported_clock_points(clock.get("searched")),
         )
         for clock in _listed(record, "clocks")
         if isinstance(clock, dict) and {"instrument", "words"} <= clock.keys()
     ]
 
 
-def _point(offset_s: Any, left: Any) -> tuple[float, float] | None:
+def _imported_clock_point(offset_s: Any, left: Any) -> tuple[float, float] | None:
     """Two numbers of a record, which may be damaged."""
     numbers = [
         float(one)
@@ -63,9 +63,11 @@ def _point(offset_s: Any, left: Any) -> tuple[float, float] | None:
     return (numbers[0], numbers[1]) if len(numbers) == 2 else None
 
 
-def _points(listed: Any) -> tuple[tuple[float, float], ...]:
+def _imported_clock_points(listed: Any) -> tuple[tuple[float, float], ...]:
     pairs = listed if isinstance(listed, list) else []
-    found = (_point(*one) for one in pairs if isinstance(one, list) and len(one) == 2)
+    found = (
+        _imported_clock_point(*one) for one in pairs if isinstance(one, list) and len(one) == 2
+    )
     return tuple(one for one in found if one is not None)
 
 

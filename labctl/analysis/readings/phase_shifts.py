@@ -70,21 +70,21 @@ def fit_shifts(
     for step in Pass:
         # each time closer around where they were seen
         pause = 0.0 if step is Pass.PAUSES else 2 * reach
-        seen = _seen(t, watts, _at(spans, around), offset, interval, reach, pause)
+        seen = _phase_shifts_seen(t, watts, _at(spans, around), offset, interval, reach, pause)
         better = seen.u < u if step is Pass.PAUSES else np.full(len(u), True)
         late, u = np.where(better, around + seen.late, late), np.where(better, seen.u, u)
         known = np.isfinite(u)
         if known.sum() < MOSTLY * len(known):
             return None
-        around, reach = _filled(late, known), float(u[known].max())
+        around, reach = _filled_phase_shifts(late, known), float(u[known].max())
     # what all have in common is the meter's offset: the surest times say it
     weights = np.where(known, 1 / np.hypot(doubts, np.where(known, u, 0.0)) ** 2, 0.0)
     common = float(weights @ np.where(known, late, 0.0) / weights.sum())
-    shifts = _filled(late, known) - common
+    shifts = _filled_phase_shifts(late, known) - common
     sure = known & (np.abs(shifts) <= 2 * (worst + interval))
     if not sure.any():
         return None
-    shifts = _filled(np.where(sure, shifts, np.nan), sure)
+    shifts = _filled_phase_shifts(np.where(sure, shifts, np.nan), sure)
     stated = doubts <= interval / 2  # better than any step could say it
     # the offset is as sure as the surest time that it rests on; the doubt is of no shift
     unseen = doubts + float((doubts + u)[sure].min()) + np.abs(shifts)
@@ -121,7 +121,7 @@ class _Seen:
     u: Floats
 
 
-def _seen(
+def _phase_shifts_seen(
     t: Floats, watts: Floats, spans: Spans, offset: float, interval: float,
     off: float, pause: float,
 ) -> _Seen:  # fmt: skip
@@ -134,7 +134,7 @@ def _seen(
         if fitted is None:
             continue
         at = edge.at - fitted[0]
-        for phase, end in _ends(edge, apart):
+        for phase, end in _phase_shift_ends(edge, apart):
             steps[phase, end] = at - spans[phase][0 if end == "begin" else 1], fitted[1]
     late, u = np.full(len(spans), math.nan), np.full(len(spans), math.inf)
     for k in range(len(spans)):
@@ -148,7 +148,7 @@ def _seen(
     return _Seen(late, u)
 
 
-def _ends(edge: Edge, spans: Spans) -> list[tuple[int, str]]:
+def _phase_shift_ends(edge: Edge, spans: Spans) -> list[tuple[int, str]]:
     """The phases that begin or end at an edge."""
     if len(edge.phases) == 2:
         return [(edge.phases[0], "end"), (edge.phases[1], "begin")]
@@ -156,7 +156,7 @@ def _ends(edge: Edge, spans: Spans) -> list[tuple[int, str]]:
     return [(phase, "begin" if edge.at == spans[phase][0] else "end")]
 
 
-def _filled(late: Floats, known: NDArray[np.bool_]) -> Floats:
+def _filled_phase_shifts(late: Floats, known: NDArray[np.bool_]) -> Floats:
     """Of phases that were not seen, what those beside them are."""
     places = np.arange(len(late))
     found: Floats = np.interp(places, places[known], late[known])

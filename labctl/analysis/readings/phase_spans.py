@@ -83,8 +83,12 @@ def phase_spans(record: RunRecord, last_ns: int) -> tuple[PhaseSpan, ...]:
         if event.kind == EventKind.RUN_ENDED:
             marks.append(event.t_ns)
         if event.kind == EventKind.RUN_RESUMED:
-            marks += [time + 1 for time in (_time(event.data.get("last_ns")), event.t_ns) if time]
-        if _trouble(event, phases) is not None:
+            marks += [
+                time + 1
+                for time in (_phase_span_time(event.data.get("last_ns")), event.t_ns)
+                if time
+            ]
+        if _phase_span_trouble(event, phases) is not None:
             continue
         if event.kind == EventKind.PHASE_STARTED:
             started[event.data["index"]] = event.t_ns
@@ -97,7 +101,7 @@ def phase_spans(record: RunRecord, last_ns: int) -> tuple[PhaseSpan, ...]:
     for index in sorted(started.keys() | ended.keys()):
         span = _span(phases[index], started.get(index), ended.get(index), marks, last_ns)
         data = ended[index][1] if index in ended else {}
-        spans.append(span if clock is None else _mapped(span, data, clock))
+        spans.append(span if clock is None else _mapped_phase_span(span, data, clock))
     return tuple(spans)
 
 
@@ -106,19 +110,19 @@ def phase_event_problems(record: RunRecord) -> tuple[str, ...]:
     phases = {phase.index: phase for phase in record.header.phases}
     lines = []
     for event in record.events:
-        trouble = _trouble(event, phases)
+        trouble = _phase_span_trouble(event, phases)
         if trouble is not None:
             lines.append(f"{event.kind} skipped: {trouble}")
         elif event.kind == EventKind.PHASE_ENDED:
             lines += [
                 f"phase_ended of phase {event.data['index']}: {key} is not a time, ignored"
                 for key in TIMES
-                if event.data.get(key) is not None and _time(event.data[key]) is None
+                if event.data.get(key) is not None and _phase_span_time(event.data[key]) is None
             ]
     return tuple(lines)
 
 
-def _trouble(event: Event, phases: Mapping[int, Phase]) -> str | None:
+def _phase_span_trouble(event: Event, phases: Mapping[int, Phase]) -> str | None:
     """Why an event about a phase cannot be used; None when it can (or is about something else)."""
     if event.kind not in (EventKind.PHASE_STARTED, EventKind.PHASE_ENDED):
         return None
@@ -145,18 +149,19 @@ def _span(
         end_ns = min([last_ns, *(mark for mark in marks if mark > begin_ns)])
         return PhaseSpan(phase, Outcome.INTERRUPTED, begin_ns, max(begin_ns, end_ns))
     ended_ns, data = ended
-    begin_ns = _first(_time(data.get("begin_ns")), started_ns, ended_ns)
-    end_ns = _first(_time(data.get("end_ns")), ended_ns)
+    begin_ns = _first_phase_span_time(_phase_span_time(data.get("begin_ns")), started_ns, ended_ns)
+    end_ns = _first_phase_span_time(_phase_span_time(data.get("end_ns")), ended_ns)
     rate, statuses = _fio_clock(data.get("fio_clock"))
     return PhaseSpan(
         phase=phase,
         outcome=str(data.get("outcome", Outcome.COMPLETED)),
         begin_ns=begin_ns,
         end_ns=max(begin_ns, end_ns),
-        boundary_u_ns=max(_time(data.get("boundary_u_ns")) or 0, 0),
+        boundary_u_ns=max(_phase_span_time(data.get("boundary_u_ns")) or 0, 0),
         reason=str(data.get("reason") or ""),
-        printed=_printed(data),
-        ended=_time(data.get("begin_ns")) is not None and _time(data.get("end_ns")) is not None,
+        printed=_phase_span_printed(data),
+        ended=_phase_span_time(data.get("begin_ns")) is not None
+        and _phase_span_time(data.get("end_ns")) is not None,
         fio_rate=rate,
         fio_statuses=statuses,
         point_end=PointEnd.from_json(data.get("point")),
@@ -172,24 +177,24 @@ def _fio_clock(data: Any) -> tuple[Estimate | None, int]:
     return Estimate(float(rate), float(u)), statuses if isinstance(statuses, int) else 0
 
 
-def _printed(data: Mapping[str, Any]) -> RecordedOutput | None:
+def _phase_span_printed(data: Mapping[str, Any]) -> RecordedOutput | None:
     values = [data.get(field.name) for field in fields(RecordedOutput)]
     whole = [one for one in values if isinstance(one, int) and not isinstance(one, bool)]
     return RecordedOutput(*whole) if len(whole) == len(values) else None
 
 
-def _mapped(span: PhaseSpan, data: Mapping[str, Any], clock: ClockMap) -> PhaseSpan:
+def _mapped_phase_span(span: PhaseSpan, data: Mapping[str, Any], clock: ClockMap) -> PhaseSpan:
     """A phase of a host behind ssh, by all samples of its clock: the capture had only the first.
 
     The mapping is of the host's wall clock; our own signals bound it from both sides.
     """
-    times = [_time(data.get(key)) for key in CLOCK_TIMES]
+    times = [_phase_span_time(data.get(key)) for key in CLOCK_TIMES]
     if None in times:
         return span
     clock_ns, runtime_ns, earliest_ns, latest_ns = (time for time in times if time is not None)
     mapped_ns = int(clock.to_host_ns(np.array([clock_ns]))[0])
     u_ns = min(clock.u_between_ns(mapped_ns, mapped_ns), latest_ns - earliest_ns)
-    u_ns += max(_time(data.get("status_u_ns")) or 0, 0)
+    u_ns += max(_phase_span_time(data.get("status_u_ns")) or 0, 0)
     begin_ns = min(max(mapped_ns, earliest_ns), latest_ns)
     end_ns = begin_ns + runtime_ns
     return replace(
@@ -197,13 +202,13 @@ def _mapped(span: PhaseSpan, data: Mapping[str, Any], clock: ClockMap) -> PhaseS
     )
 
 
-def _time(value: Any) -> int | None:
+def _phase_span_time(value: Any) -> int | None:
     """A time as the journal writes it; None for anything else."""
     good = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LATEST_NS
     return value if good else None
 
 
-def _first(*times: int | None) -> int:
+def _first_phase_span_time(*times: int | None) -> int:
     return next(time for time in times if time is not None)
 
 

@@ -107,7 +107,7 @@ def align(
     interval = float(np.median(np.diff(t))) if len(t) > 2 else 0.0
     if interval <= 0 or not np.ptp(watts):
         raise Misfit(NoAlignment.NO_STEPS)
-    t, watts, interval = _thinned(t, watts, interval)
+    t, watts, interval = _thinned_for_alignment(t, watts, interval)
     far = OffsetSearch(t, watts, spans, work)
     found = far.candidates(ranges, interval)
     if not found:
@@ -152,11 +152,13 @@ def confirmed_phases(
     interval = float(np.median(np.diff(t))) if len(t) > 2 else 0.0
     if interval <= 0:
         return (False,) * len(spans)
-    t, watts, interval = _thinned(t, watts, interval)
+    t, watts, interval = _thinned_for_alignment(t, watts, interval)
     return confirmed_by(t, watts, spans, EdgeFit(0.0, 0.0, 0.0, 0.0, 0), interval)
 
 
-def _thinned(t: Floats, watts: Floats, interval: float) -> tuple[Floats, Floats, float]:
+def _thinned_for_alignment(
+    t: Floats, watts: Floats, interval: float
+) -> tuple[Floats, Floats, float]:
     many = math.ceil(len(t) / MOST_READINGS)
     if many <= 1:
         return t, watts, interval

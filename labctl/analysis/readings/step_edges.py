@@ -114,7 +114,7 @@ def fit_edges(
     if not rows:
         return None
     at, lags, spreads, doubts = (np.array(column) for column in zip(*rows, strict=True))
-    kept = _agreeing(lags, spreads)
+    kept = _agreeing_step_edges(lags, spreads)
     others = lags[~kept]
     at, lags, spreads, doubts = at[kept], lags[kept], spreads[kept], doubts[kept]
     weights = 1.0 / (spreads**2 + (doubts**2) / 3 + (interval / 20) ** 2)
@@ -149,7 +149,7 @@ def fit_edges(
     return EdgeFit(offset + mean, u, middle, drift, n)
 
 
-def _agreeing(lags: Floats, spreads: Floats) -> NDArray[np.bool_]:
+def _agreeing_step_edges(lags: Floats, spreads: Floats) -> NDArray[np.bool_]:
     """The edges that agree with most of the others."""
     apart = np.abs(lags - np.median(lags))
     usual = max(float(np.median(apart)) * 1.4826, float(np.median(spreads)))
@@ -157,7 +157,7 @@ def _agreeing(lags: Floats, spreads: Floats) -> NDArray[np.bool_]:
     return kept if kept.any() else np.ones(len(lags), bool)
 
 
-def _around(
+def _around_step_edge(
     t: Floats, watts: Floats, edge: Edge, offset: float, interval: float, reach: float
 ) -> tuple[Floats, Floats] | None:
     """Readings around an edge, times since it; without those that another edge may touch."""
@@ -170,7 +170,7 @@ def _around(
     return x, y
 
 
-def _step(x: Floats, y: Floats, lag: float, clear: float) -> tuple[float, float] | None:
+def _step_at_edge(x: Floats, y: Floats, lag: float, clear: float) -> tuple[float, float] | None:
     """The step at a lag and its standard deviation, from readings off the edge."""
     before, after = y[x < lag - clear], y[x > lag + clear]
     if len(before) < 2 or len(after) < 2:
@@ -188,7 +188,7 @@ def lag_of(
     t: Floats, watts: Floats, edge: Edge, offset: float, interval: float, reach: float
 ) -> tuple[float, float] | None:
     """The lag of an edge behind its time, and its standard deviation; None without a clear step."""
-    found = _around(t, watts, edge, offset, interval, reach)
+    found = _around_step_edge(t, watts, edge, offset, interval, reach)
     if found is None:
         return None
     x, y = found
@@ -203,7 +203,7 @@ def lag_of(
     explained = np.where(usable, (part @ centred) ** 2 / np.where(usable, squares, 1.0), 0.0)
     cost = float(centred @ centred) - explained
     best = int(np.argmin(cost))
-    step = _step(x, y, float(lags[best]), interval)
+    step = _step_at_edge(x, y, float(lags[best]), interval)
     if step is None:
         return None
     variance = max(float(cost[best]) / max(len(x) - 3, 1), (1e-3 * step[0]) ** 2)
@@ -227,11 +227,11 @@ def confirmed_by(
     sure = [False] * len(spans)
     for edge in edges_of(spans, interval):
         offset = near.offset + near.drift * (edge.at - near.middle)
-        found = _around(t, watts, edge, offset, interval, interval + off)
+        found = _around_step_edge(t, watts, edge, offset, interval, interval + off)
         if found is None:
             continue
         clear = interval + min(near.u + edge.doubt, 5 * interval) + off
-        if _step(*found, 0.0, clear) is not None:
+        if _step_at_edge(*found, 0.0, clear) is not None:
             for phase in edge.phases:
                 sure[phase] = True
     return tuple(sure)

@@ -172,11 +172,11 @@ class OffsetSearch:
             for k in own:
                 iops, level, weight = self._work[k][1], float(levels[k]), float(count[k])
                 if pools and iops <= pools[-1][2] * (1 + SAME_WORK):
-                    pools[-1] = _pooled(pools[-1], (level, weight, iops))
+                    pools[-1] = _pooled_search_levels(pools[-1], (level, weight, iops))
                 else:
                     pools.append((level, weight, iops))
                 while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-                    pools[-2:] = [_pooled(pools[-2], pools[-1])]
+                    pools[-2:] = [_pooled_search_levels(pools[-2], pools[-1])]
             fitted = [(iops, max(level, rest)) for level, _, iops in pools]
             for k in own:
                 level = next(one for iops, one in fitted if self._work[k][1] <= iops)
@@ -184,7 +184,7 @@ class OffsetSearch:
         return cost / float(whole) if whole > 0 else math.inf
 
 
-def _pooled(
+def _pooled_search_levels(
     one: tuple[float, float, float], other: tuple[float, float, float]
 ) -> tuple[float, float, float]:
     """Two levels that must be one: their weighted mean, up to the larger IOPS."""

@@ -139,7 +139,7 @@ def with_drives(summary: RunSummary, drives: Mapping[str, RunSummary]) -> RunSum
         window_means=tuple(
             _with_throttling_of(item, _means_of(item, drives)) for item in summary.window_means
         ),
-        throttling=tuple(sorted(found, key=_begin)),
+        throttling=tuple(sorted(found, key=_throttle_begin_of_drives)),
         drive_counters={
             f"{name} {counter}": moved
             for name, one in drives.items()
@@ -157,7 +157,7 @@ def with_drives(summary: RunSummary, drives: Mapping[str, RunSummary]) -> RunSum
     )
 
 
-def _begin(item: ThrottleInterval) -> int:
+def _throttle_begin_of_drives(item: ThrottleInterval) -> int:
     return item.begin_ns
 
 
@@ -174,7 +174,7 @@ def _with_throttling_of(result: PhaseResult, drives: Mapping[str, PhaseResult]) 
     throttled_s = max((item.throttled_s for item in drives.values()), default=0.0)
     judged = replace(
         result,
-        throttling=_verdict(
+        throttling=_verdict_of_drives(
             [(name, item.throttling) for name, item in drives.items() if item.throttling]
         ),
         throttled_s=throttled_s,
@@ -184,7 +184,7 @@ def _with_throttling_of(result: PhaseResult, drives: Mapping[str, PhaseResult]) 
     return replace(judged, unthrottled_s=None, watts_unthrottled=None, iops_unthrottled=None)
 
 
-def _verdict(verdicts: Sequence[tuple[str, ThrottleVerdict]]) -> ThrottleVerdict | None:
+def _verdict_of_drives(verdicts: Sequence[tuple[str, ThrottleVerdict]]) -> ThrottleVerdict | None:
     """The worst verdict among the drives, with the reasons of the drives that have it."""
     for verdict in (THROTTLED, OPEN, NONE):
         whys = [f"{name}: {one.why}" for name, one in verdicts if one.verdict == verdict]

@@ -206,19 +206,19 @@ def run_problems(
             lost.setdefault(instrument, []).append(str(event.data.get("reason", "")))
             away.add(instrument)
         elif event.kind == EventKind.INSTRUMENT_BACK:
-            back.setdefault(instrument, []).append(_seconds(event.data.get("gap_s")))
+            back.setdefault(instrument, []).append(_problem_seconds(event.data.get("gap_s")))
             away.discard(instrument)
         elif event.kind == EventKind.RUN_RESUMED:
             away.clear()
     for instrument, reasons in lost.items():
         gaps = back.get(instrument, [])
-        line = f"{instrument}: lost {_times(len(reasons))} ({reasons[-1]})"
+        line = f"{instrument}: lost {_times_text(len(reasons))} ({reasons[-1]})"
         if gaps:
             line += f", back after {sum(gaps):.1f} s in all"
         if instrument in away:
             line += ", not back at the end"
         lines.append(line)
-    lines += _interruptions(record)
+    lines += _interruption_problems(record)
     lines += _repeated_phases(record)
     lines += _held_up(record, channels, spans)
     lines += host_problems(record)
@@ -262,7 +262,7 @@ def _should_have_readings(name: str, spans: Sequence[PhaseSpan]) -> bool:
     )
 
 
-def _interruptions(record: RunRecord) -> Iterator[str]:
+def _interruption_problems(record: RunRecord) -> Iterator[str]:
     """A line for each time that the run was cut off and went on."""
     phases = {phase.index: phase for phase in record.header.phases}
     for event in record.events:
@@ -271,7 +271,7 @@ def _interruptions(record: RunRecord) -> Iterator[str]:
         index = event.data.get("interrupted")
         phase = phases.get(index) if isinstance(index, int) else None
         where = "between phases" if phase is None else f"in phase {phase.index + 1} ({phase.label})"
-        gap_s = _seconds(event.data.get("gap_s"))
+        gap_s = _problem_seconds(event.data.get("gap_s"))
         yield f"interrupted {where}, resumed after {gap_s:.1f} s"
 
 
@@ -288,7 +288,7 @@ def _repeated_phases(record: RunRecord) -> Iterator[str]:
         if len(found) > 1 and first.get("outcome") != Outcome.COMPLETED:
             why = str(first.get("reason") or first.get("outcome"))
             label = phases[index].label
-            yield f"phase {index + 1} ({label}) was done {_times(len(found))}: at first {why}"
+            yield f"phase {index + 1} ({label}) was done {_times_text(len(found))}: at first {why}"
 
 
 def _held_up(
@@ -302,12 +302,12 @@ def _held_up(
     for event in record.events:
         if event.kind != EventKind.HELD_UP:
             continue
-        seconds = _seconds(event.data.get("seconds"))
+        seconds = _problem_seconds(event.data.get("seconds"))
         begin_ns = event.t_ns - round(seconds * 1e9)
         lost = {
             name: count
             for name, series in channels.items()
-            if (count := _missing(series, begin_ns, event.t_ns))
+            if (count := _problem_missing_readings(series, begin_ns, event.t_ns))
         }
         inside = [span for span in spans if span.begin_ns < event.t_ns and begin_ns < span.end_ns]
         where = "".join(
@@ -320,7 +320,7 @@ def _held_up(
         )
 
 
-def _missing(series: ChannelSeries, begin_ns: int, end_ns: int) -> int:
+def _problem_missing_readings(series: ChannelSeries, begin_ns: int, end_ns: int) -> int:
     """How many readings are missing between the last before a stretch and the first after it."""
     low, high = series.index_at(np.array([begin_ns, end_ns])).tolist()
     low, high = max(low - 1, 0), min(high + 1, len(series))
@@ -331,9 +331,9 @@ def _missing(series: ChannelSeries, begin_ns: int, end_ns: int) -> int:
     return int(np.maximum(np.rint(steps / usual_ns) - 1, 0).sum())
 
 
-def _seconds(value: object) -> float:
+def _problem_seconds(value: object) -> float:
     return float(value) if is_number(value) and value > 0 else 0.0
 
 
-def _times(count: int) -> str:
+def _times_text(count: int) -> str:
     return "once" if count == 1 else f"{count} times"

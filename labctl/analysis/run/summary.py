@@ -104,10 +104,10 @@ def _summarised(record: RunRecord, running: bool, pool: ThreadPoolExecutor) -> R
     )
     powers, results, at_least = with_budgets(spans, powers, unsound, sources)
     totals = [
-        _total(span.point_end, power, rail)
+        _summary_total_watts(span.point_end, power, rail)
         for span, power, rail in zip(spans, powers, results, strict=True)
     ]
-    idle = _idle(spans, totals)
+    idle = _summary_idle_phase(spans, totals)
     idle_rails = results[idle] if idle is not None else {}
     idle_watts = totals[idle] if idle is not None else None
     lagging = [
@@ -155,7 +155,7 @@ def _summarised(record: RunRecord, running: bool, pool: ThreadPoolExecutor) -> R
         for item in phases
     ]
     own = own_power(record, rails)
-    outcome, reason = _outcome(record, running)
+    outcome, reason = _summary_outcome(record, running)
     lags = tuple(lag for lags_of_rail in lagging for lag in lags_of_rail.result())
     problems = run_problems(record, channels, live, unusable, spans)
     steady = steady_rounds_of(record.events, phases)
@@ -176,7 +176,7 @@ def _summarised(record: RunRecord, running: bool, pool: ThreadPoolExecutor) -> R
         idle_watts=idle_watts,
         phases=tuple(phases),
         throttling=throttling,
-        clocks=_clocks(record, channels, spans),
+        clocks=_summary_clocks(record, channels, spans),
         edge_lags=lags,
         gap_median_ms=float(np.median(gaps)) if gaps else None,
         problems=(
@@ -226,7 +226,7 @@ def usable_channels(record: RunRecord) -> tuple[dict[str, ChannelSeries], tuple[
     return channels, tuple(unusable)
 
 
-def _outcome(record: RunRecord, running: bool) -> tuple[str, str]:
+def _summary_outcome(record: RunRecord, running: bool) -> tuple[str, str]:
     end = record.end
     if end is not None:
         return str(end.data.get("outcome", Outcome.COMPLETED)), str(end.data.get("reason") or "")
@@ -283,7 +283,7 @@ def with_budgets(
     return sound, results, bounds
 
 
-def _total(
+def _summary_total_watts(
     end: PointEnd | None, power: PhasePower, rails: Mapping[str, RailResult]
 ) -> Estimate | None:
     """The watts of all rails together, of a phase that ended so; None when a rail is missing."""
@@ -291,7 +291,9 @@ def _total(
     return None if watts is None else watts_ended_with(end, watts)
 
 
-def _idle(spans: Sequence[PhaseSpan], totals: Sequence[Estimate | None]) -> int | None:
+def _summary_idle_phase(
+    spans: Sequence[PhaseSpan], totals: Sequence[Estimate | None]
+) -> int | None:
     """The phase that idle watts are taken from: idle before the work, else idle after it.
 
     After the work a drive is warm and may still be tidying up.
@@ -401,7 +403,7 @@ def _with_throttling(
     )
 
 
-def _clocks(
+def _summary_clocks(
     record: RunRecord, channels: Mapping[str, ChannelSeries], spans: Sequence[PhaseSpan]
 ) -> tuple[ClockResult, ...]:
     host, fio = host_clock_result(record), fio_clock_result(spans)

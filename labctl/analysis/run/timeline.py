@@ -107,7 +107,7 @@ def timeline(record: RunRecord, begin_ns: int, end_ns: int, bins: int = BINS) ->
         begin_ns=begin_ns,
         end_ns=end_ns,
         watts=watts,
-        total_watts=_total(list(watts.values())) if watts and complete else None,
+        total_watts=_timeline_total(list(watts.values())) if watts and complete else None,
         iops=curves.work("iops"),
         bytes_per_s=curves.work("bytes_per_s"),
         celsius=celsius,
@@ -116,7 +116,7 @@ def timeline(record: RunRecord, begin_ns: int, end_ns: int, bins: int = BINS) ->
     )
 
 
-def _total(traces: list[Curve]) -> Curve:
+def _timeline_total(traces: list[Curve]) -> Curve:
     """The sum, on the bins of the curve with most of them."""
     t_ns = max(traces, key=len).t_ns
     base = int(t_ns[0])

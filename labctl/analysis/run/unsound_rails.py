@@ -33,13 +33,13 @@ def unsound_rails(
     those lost while it was low, and those of a meter that was stuck, are none.
     """
     overloads = [one for one in channel_statuses(record)[0] if one.status == Status.OVERLOAD]
-    stuck = _stuck(spans, powers)
+    stuck = _unsound_stuck_channels(spans, powers)
     found: list[dict[str, UnsoundRail]] = []
     for number, (span, power) in enumerate(zip(spans, powers, strict=True)):
         unsound = {}
         for name, rail in power.rails.items():
             channels = (rail.rail.volts, rail.rail.amps)
-            over = [one.info.name for one in channels if _overloaded(one, span, overloads)]
+            over = [one.info.name for one in channels if _unsound_by_overload(one, span, overloads)]
             walls = [
                 one.info.name
                 for one, repeats in zip(channels, rail.repeats, strict=True)
@@ -63,7 +63,7 @@ def _lost_with_load(rail: RailPower) -> UnsoundRail:
     return UnsoundRail(f"readings were lost where the load was {where}", rail.lost_at > 0)
 
 
-def _overloaded(
+def _unsound_by_overload(
     channel: ChannelSeries, span: PhaseSpan, overloads: Sequence[ChannelStatus]
 ) -> bool:
     return any(
@@ -82,7 +82,9 @@ def _full_scale(channel: ChannelSeries) -> float | None:
     return (channel.info.range - zero) * channel.scale
 
 
-def _stuck(spans: Sequence[PhaseSpan], powers: Sequence[PhasePower]) -> set[tuple[int, str]]:
+def _unsound_stuck_channels(
+    spans: Sequence[PhaseSpan], powers: Sequence[PhasePower]
+) -> set[tuple[int, str]]:
     """(number of the phase, channel) of every channel that was stuck in a phase."""
     order = sorted(range(len(spans)), key=lambda number: spans[number].begin_ns)
     busy = [spans[number].phase.pattern.io for number in order]

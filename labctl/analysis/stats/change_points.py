@@ -86,7 +86,9 @@ def bend(y: Floats) -> tuple[int, int] | None:
     if not len(places):
         return None
     after = np.arange(len(y)) - places[:, None]
-    stick, step = (_unexplained(y, shape) for shape in (np.maximum(after, 0), after >= 0))
+    stick, step = (
+        _change_point_residuals(y, shape) for shape in (np.maximum(after, 0), after >= 0)
+    )
     best = stick.min()
     if step.min() <= best:
         return None
@@ -95,7 +97,7 @@ def bend(y: Floats) -> tuple[int, int] | None:
     return at, int(max(at - near[0], near[-1] - at))
 
 
-def _unexplained(y: Floats, shapes: NDArray[np.generic]) -> Floats:
+def _change_point_residuals(y: Floats, shapes: NDArray[np.generic]) -> Floats:
     """The sum of squares that a level and any multiple of each shape leave."""
     x = shapes - shapes.mean(axis=1, keepdims=True)
     from_mean = y - y.mean()
@@ -112,22 +114,24 @@ def scatter_of_steps(y: Floats) -> float:
     from their neighbours, so the scatter of means of two points, scaled to single points, counts
     where it is larger, up to ``MOST_DEPENDENT`` times; beyond that it comes from changes of level.
     """
-    return float(_scatters(y[None, :])[0])
+    return float(_change_point_scatters(y[None, :])[0])
 
 
-def _scatters(rows: Floats) -> Floats:
+def _change_point_scatters(rows: Floats) -> Floats:
     """:func:`scatter_of_steps` of each row."""
     count, n = rows.shape
     if n < FEWEST_STEPS:
         return np.zeros(count)
-    single = _spreads(rows)
+    single = _change_point_spreads(rows)
     pairs = rows[:, : n // 2 * 2].reshape(count, -1, 2).mean(axis=2)
     if n // 2 < FEWEST_STEPS:
         return single
-    return np.minimum(np.maximum(single, _spreads(pairs) * 2**0.5), MOST_DEPENDENT * single)
+    return np.minimum(
+        np.maximum(single, _change_point_spreads(pairs) * 2**0.5), MOST_DEPENDENT * single
+    )
 
 
-def _spreads(rows: Floats) -> Floats:
+def _change_point_spreads(rows: Floats) -> Floats:
     quartiles: Floats = np.quantile(np.abs(np.diff(rows, axis=1)), 0.25, axis=1)
     return quartiles / 0.4506
 
@@ -142,6 +146,6 @@ def calm_scatter(y: Floats) -> float:
     if len(y) < CALM_POINTS:
         return whole
     windows = np.lib.stride_tricks.sliding_window_view(y, CALM_POINTS)
-    parts = _scatters(windows[:: CALM_POINTS // 2]).tolist()
+    parts = _change_point_scatters(windows[:: CALM_POINTS // 2]).tolist()
     calm = CALMEST * min(parts[0], sorted(parts)[len(parts) // CALM_PARTS])
     return calm if FAR_CALMER * calm < CALMEST * whole else whole

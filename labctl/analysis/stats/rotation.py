@@ -98,7 +98,7 @@ def inside(repeats: Floats) -> Floats:
     return (repeats[1:] - before / count) * np.sqrt(count / (count + 1.0))
 
 
-def _deviations(squares: Floats, pools: NDArray[np.int64]) -> Floats:
+def _rotation_deviations(squares: Floats, pools: NDArray[np.int64]) -> Floats:
     """Standard deviations from variances (… × m): half the point's own, half its quantity's."""
     pooled = np.empty_like(squares)
     for pool in np.unique(pools):
@@ -108,7 +108,7 @@ def _deviations(squares: Floats, pools: NDArray[np.int64]) -> Floats:
     return found
 
 
-def _ratios(above: Floats, deviations: Floats) -> Floats:
+def _rotation_ratios(above: Floats, deviations: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         found = above / deviations
     return np.where(above == 0.0, 0.0, found)
@@ -127,20 +127,20 @@ def judged(found: Contrasts, limits: Floats, *, families: int = 1, worse: bool =
     else:
         beyond = np.sign(between) * np.maximum(np.abs(between) - limits, 0.0)
     beyond = np.where(np.abs(beyond) < SAME_WITHIN, 0.0, beyond) / found.root
-    deviations = _deviations(np.square(found.within).mean(axis=0), found.pools)
-    sizes = _sizes(_ratios(beyond, deviations), worse)
-    largest = _largest(np.vstack([beyond, found.within]), found.pools, worse)
+    deviations = _rotation_deviations(np.square(found.within).mean(axis=0), found.pools)
+    sizes = _rotation_sizes(_rotation_ratios(beyond, deviations), worse)
+    largest = _largest_by_rotation(np.vstack([beyond, found.within]), found.pools, worse)
     reached = len(largest) - np.searchsorted(largest, sizes * (1.0 - SAME_WITHIN), side="left")
     p = (1.0 + reached) / (1.0 + len(largest))
     critical = largest[min(math.ceil((1.0 - LEVEL / families) * len(largest)), len(largest) - 1)]
     return Judged(np.minimum(p * families, 1.0), critical * deviations * found.root + limits)
 
 
-def _sizes(ratios: Floats, worse: bool) -> Floats:
+def _rotation_sizes(ratios: Floats, worse: bool) -> Floats:
     return ratios if worse else np.abs(ratios)
 
 
-def _largest(rows: Floats, pools: NDArray[np.int64], worse: bool) -> Floats:
+def _largest_by_rotation(rows: Floats, pools: NDArray[np.int64], worse: bool) -> Floats:
     """The largest statistic of all points in each randomly turned experiment, ascending."""
     random = np.random.default_rng(_SEED)
     total = np.square(rows).sum(axis=0)
@@ -150,8 +150,8 @@ def _largest(rows: Floats, pools: NDArray[np.int64], worse: bool) -> Floats:
     for begin in range(0, TURNS, step):
         turns = random.standard_normal((min(step, TURNS - begin), len(rows)))
         turned = turns / np.linalg.norm(turns, axis=1, keepdims=True) @ rows
-        deviations = _deviations((total - np.square(turned)) / freedom, pools)
-        parts.append(_sizes(_ratios(turned, deviations), worse).max(axis=1))
+        deviations = _rotation_deviations((total - np.square(turned)) / freedom, pools)
+        parts.append(_rotation_sizes(_rotation_ratios(turned, deviations), worse).max(axis=1))
     return np.sort(np.concatenate(parts))
 
 
@@ -170,7 +170,7 @@ class DrawnExperiments:
 
     def found(self, changes: Floats) -> NDArray[np.bool_]:
         """In which experiments (draws × m) a change (m) of each point is found there."""
-        shifted = self.ratios + _ratios(changes / self.root, self.deviations)
+        shifted = self.ratios + _rotation_ratios(changes / self.root, self.deviations)
         return np.asarray(np.abs(shifted) > self.critical)
 
     def smallest(self) -> Floats:
@@ -194,8 +194,8 @@ def planned(scatter: Floats, pools: NDArray[np.int64], repeats: int) -> DrawnExp
     for begin in range(0, DRAWN_RUNS, step):
         draws = min(step, DRAWN_RUNS - begin)
         drawn = random.standard_normal((draws, freedom + 1, len(scatter))) @ scatter
-        spread = _deviations(np.square(drawn[:, 1:]).mean(axis=1), pools)
-        ratios.append(_ratios(drawn[:, 0], spread))
+        spread = _rotation_deviations(np.square(drawn[:, 1:]).mean(axis=1), pools)
+        ratios.append(_rotation_ratios(drawn[:, 0], spread))
         deviations.append(spread)
     every = np.concatenate(ratios)
     critical = float(np.quantile(np.abs(every).max(axis=1), 1.0 - LEVEL))

@@ -190,7 +190,7 @@ class _Search:
             one = self._together(scan, told, [old.candidate for old in found])
             stretch = self._candidates[one.candidate].kind is CandidateKind.STRETCH
             for each in self._ends(one, changes, outliers, scan) if stretch else [one]:
-                _add(each, found, changes)
+                _add_series_change(each, found, changes)
 
     def _together(self, scan: _Scan, told: Bools, known: Sequence[int]) -> FoundChange:
         """The change of the clearest column, and every column that may have made it, too.
@@ -275,7 +275,7 @@ class _Search:
         spaces = []
         for (own, _), columns in groups.items():
             known = [*self._fixed[columns[0]], *(self._rows[one] for one in own)]
-            basis = _basis(known, self._values.shape[0])
+            basis = _series_change_basis(known, self._values.shape[0])
             beside = self._rows - (self._rows @ basis) @ basis.T
             square = np.square(beside).sum(axis=1)
             worth = square >= self._least
@@ -310,7 +310,7 @@ class _Search:
             left[:, space.columns] = self._complete(space, outliers)
             freedom[space.columns] = self._freedom(space, outliers)
         variance = np.square(left).sum(axis=0) / freedom
-        deviation: Floats = np.sqrt(_moderated(variance, self._pools))
+        deviation: Floats = np.sqrt(_series_change_variances(variance, self._pools))
         return left, deviation, freedom
 
     def outliers(
@@ -352,8 +352,8 @@ class _Search:
             alikes.append(also)
         usual = np.concatenate(alikes)
         middle = float(usual.mean())
-        reached = np.sort(np.concatenate(largest) / _widened(usual - middle))
-        factor = float(_widened(alike - middle)[0])
+        reached = np.sort(np.concatenate(largest) / _series_change_widening(usual - middle))
+        factor = float(_series_change_widening(alike - middle)[0])
         own = sizes[0] / factor
         place = np.searchsorted(reached, own.max(axis=0) * (1.0 - 1e-9), side="left")
         p = (1.0 + len(reached) - place) / (1.0 + len(reached))
@@ -392,13 +392,15 @@ class _Search:
             rest = turned - np.swapaxes(space.contrasts[best[:, 0]] * size[..., None], 1, 2)
             whole = np.maximum(total - np.square(size), 1e-300)
             alike += ((rest[:, 1:] * rest[:, :-1]).sum(axis=1) / whole).sum(axis=1)
-        variance = _moderated(np.maximum(variance, 0.0, out=variance), self._pools)
+        variance = _series_change_variances(np.maximum(variance, 0.0, out=variance), self._pools)
         squares[squares < 1e-24] = 0.0
         sizes = np.sqrt(np.divide(squares, np.maximum(variance, 1e-300), out=squares))
         return sizes, variance, alike / m, free
 
 
-def _add(one: FoundChange, found: list[FoundChange], changes: Sequence[list[int]]) -> None:
+def _add_series_change(
+    one: FoundChange, found: list[FoundChange], changes: Sequence[list[int]]
+) -> None:
     """Give a change to its columns that do not have it, and to the list if it is not there."""
     columns = [
         (column, p)
@@ -417,7 +419,7 @@ def _add(one: FoundChange, found: list[FoundChange], changes: Sequence[list[int]
     found.append(new)
 
 
-def _moderated(variances: Floats, pools: NDArray[np.int64]) -> Floats:
+def _series_change_variances(variances: Floats, pools: NDArray[np.int64]) -> Floats:
     """Half of each variance (… × m) its own, half that of its quantity."""
     members = np.equal.outer(pools, np.arange(pools.max() + 1)).astype(np.float64)
     middle = variances @ (members / np.maximum(members.sum(axis=0), 1.0))
@@ -425,13 +427,13 @@ def _moderated(variances: Floats, pools: NDArray[np.int64]) -> Floats:
     return both
 
 
-def _widened(autocorrelation: Floats) -> Floats:
+def _series_change_widening(autocorrelation: Floats) -> Floats:
     alike = np.clip(autocorrelation, 0.0, MOST_ALIKE)
     found: Floats = np.sqrt((1.0 + alike) / (1.0 - alike))
     return found
 
 
-def _basis(rows: Sequence[Floats], n: int) -> Floats:
+def _series_change_basis(rows: Sequence[Floats], n: int) -> Floats:
     """Orthonormal columns that span 1 and the rows (n × a)."""
     table = np.column_stack([np.ones(n), *rows])
     left, sizes, _ = np.linalg.svd(table, full_matrices=False)

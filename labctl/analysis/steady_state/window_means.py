@@ -80,7 +80,7 @@ def window_means(
             own = phase.role is Role.MEASURE and phase.sweep_number == one.sweep_number
             if own and first <= phase.round <= last:
                 points.setdefault(phase.point, []).append(item)
-        found += [_mean(group) for group in points.values()]
+        found += [_window_mean(group) for group in points.values()]
     return tuple(sorted(found, key=lambda item: item.phase.index))
 
 
@@ -99,20 +99,23 @@ def rounds_of_mean(summary: RunSummary, mean: PhaseResult) -> tuple[PhaseResult,
     )
 
 
-def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
+def _window_mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
     """The mean of the completed ones; the last as it is where none was completed."""
     last = rounds[-1]
     good = [item for item in rounds if item.outcome == Outcome.COMPLETED]
     if not good:
         return replace(last, phase=replace(last.phase, round=0))
-    iops, bytes_per_s = _average([i.iops for i in good]), _average([i.bytes_per_s for i in good])
+    iops, bytes_per_s = (
+        _window_average([i.iops for i in good]),
+        _window_average([i.bytes_per_s for i in good]),
+    )
     rails = {
-        name: _rail([item.rails[name] for item in good])
+        name: _window_mean_rail([item.rails[name] for item in good])
         for name in good[0].rails
         if all(name in item.rails for item in good)
     }
-    watts = _total([item.watts for item in good], rails.values())
-    rate = _rate(iops, good)
+    watts = _window_mean_total([item.watts for item in good], rails.values())
+    rate = _window_mean_rate(iops, good)
     data_rate = rate.scaled(bytes_per_s / iops) if rate and iops and bytes_per_s else None
     series = [item.watts_series for item in good if item.watts_series is not None]
     read = mean_direction([item.read for item in good if item.read is not None])
@@ -129,8 +132,8 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         gap_before_ms=None,
         rails=rails,
         watts=watts,
-        watts_series=_series(series) if series else None,
-        joules=_energy([(item.joules, item.watts) for item in good], watts),
+        watts_series=_window_mean_series(series) if series else None,
+        joules=_window_mean_energy([(item.joules, item.watts) for item in good], watts),
         marginal_watts=_mean_of_windows([item.marginal_watts for item in good]),
         read=read,
         write=write,
@@ -139,7 +142,7 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         iops_per_watt=ratio(rate, watts),
         bytes_per_joule=ratio(data_rate, watts),
         joules_per_io=ratio(watts, rate),
-        temperatures=_temperatures(good),
+        temperatures=_window_mean_temperatures(good),
         throttled_s=sum(item.throttled_s for item in good) / len(good),
         alignment_ms=max(
             (i.alignment_ms for i in good if i.alignment_ms is not None), default=None
@@ -152,7 +155,7 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         cpu=mean_cpu_use([item.cpu for item in good]),
         fio_clock=_mean_of_windows([item.fio_clock for item in good]),
         point_end=_point_end([item.point_end for item in good]),
-        power_envelope=_largest([item.power_envelope for item in good]),
+        power_envelope=_window_mean_envelope([item.power_envelope for item in good]),
         host_power=_host_power(good, watts, rate, data_rate),
     )
 
@@ -175,7 +178,7 @@ def _host_power(
     return found
 
 
-def _largest(rounds: Sequence[tuple[WindowMaximum, ...]]) -> tuple[WindowMaximum, ...]:
+def _window_mean_envelope(rounds: Sequence[tuple[WindowMaximum, ...]]) -> tuple[WindowMaximum, ...]:
     """The largest of the rounds at each length; none where a round has none."""
     found = []
     for same in zip(*rounds, strict=False):
@@ -193,7 +196,7 @@ def _point_end(ends: Sequence[PointEnd | None]) -> PointEnd | None:
     return next(reversed(unsettled or known), None)
 
 
-def _average(values: Sequence[float | None]) -> float | None:
+def _window_average(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if len(known) == len(values) else None
 
@@ -215,7 +218,7 @@ def _scatter_line(values: Sequence[float]) -> Component | None:
     return Component(SCATTER, "A", u, f"standard deviation of {n} rounds / √{n}", dof=n - 1.0)
 
 
-def _repeatability(values: Sequence[float]) -> float | None:
+def _window_mean_repeatability(values: Sequence[float]) -> float | None:
     return scatter_u(values) if len(values) > 1 else None
 
 
@@ -244,17 +247,19 @@ def _with_scatter(budget: Iterable[Component], values: Sequence[float]) -> tuple
     return tuple(budget) if line is None else (*budget, line)
 
 
-def _total(values: Sequence[Estimate | None], rails: Iterable[RailResult]) -> Estimate | None:
+def _window_mean_total(
+    values: Sequence[Estimate | None], rails: Iterable[RailResult]
+) -> Estimate | None:
     """The mean of all rails together: the errors of each, and how their sum differed."""
     known = [one.value for one in values if one is not None]
     if not known or len(known) < len(values):
         return None
     lines = [line for rail in rails for line in rail.budget if line.name != SCATTER]
     u = expanded_u(_with_scatter(lines, known))
-    return Estimate(sum(known) / len(known), u, _repeatability(known))
+    return Estimate(sum(known) / len(known), u, _window_mean_repeatability(known))
 
 
-def _rate(iops: float | None, rounds: Sequence[PhaseResult]) -> Estimate | None:
+def _window_mean_rate(iops: float | None, rounds: Sequence[PhaseResult]) -> Estimate | None:
     """IOPS of the mean; how far one round is from it is not known (NaN)."""
     if not iops:
         return None
@@ -264,7 +269,7 @@ def _rate(iops: float | None, rounds: Sequence[PhaseResult]) -> Estimate | None:
     return Estimate(iops, math.nan)
 
 
-def _energy(
+def _window_mean_energy(
     rounds: Sequence[tuple[Estimate | None, Estimate | None]], watts: Estimate | None
 ) -> Estimate | None:
     """Joules of a round on average: the mean watts' U, and that of the edges of the rounds."""
@@ -277,7 +282,7 @@ def _energy(
         return _mean_of_windows([joules for joules, _ in known])
     seconds = value / watts.value
     edges = sum(max(joules.u**2 - (one.u * seconds) ** 2, 0.0) for joules, one in known) / n
-    again = _repeatability([joules.value for joules, _ in known])
+    again = _window_mean_repeatability([joules.value for joules, _ in known])
     return Estimate(value, math.hypot(watts.u * seconds, math.sqrt(edges)), again)
 
 
@@ -289,11 +294,11 @@ def _mean_of_windows(values: Sequence[Estimate | None]) -> Estimate | None:
         return None
     mean = sum(one.value for one in known) / len(known)
     own = sum(one.u for one in known) / len(known)
-    again = _repeatability([one.value for one in known])
+    again = _window_mean_repeatability([one.value for one in known])
     return Estimate(mean, math.hypot(own, again or 0.0), again)
 
 
-def _series(parts: Sequence[Series]) -> Series:
+def _window_mean_series(parts: Sequence[Series]) -> Series:
     n = sum(one.n for one in parts)
     mean = sum(one.mean for one in parts) / len(parts)
     spread = sum(one.std**2 + (one.mean - mean) ** 2 for one in parts) / len(parts)
@@ -307,30 +312,31 @@ def _series(parts: Sequence[Series]) -> Series:
     )
 
 
-def _rail(rounds: Sequence[RailResult]) -> RailResult:
+def _window_mean_rail(rounds: Sequence[RailResult]) -> RailResult:
     last = rounds[-1]
     values = [one.watts.value for one in rounds]
     budget = _with_scatter(_mean_budget(rounds), values)
     watts = replace(
-        expanded(sum(values) / len(values), budget), repeatability=_repeatability(values)
+        expanded(sum(values) / len(values), budget),
+        repeatability=_window_mean_repeatability(values),
     )
-    joules = _energy([(one.joules, one.watts) for one in rounds], watts)
+    joules = _window_mean_energy([(one.joules, one.watts) for one in rounds], watts)
     assert joules is not None
     return replace(
         last,
-        volts=_series([one.volts for one in rounds]),
-        amps=_series([one.amps for one in rounds]),
+        volts=_window_mean_series([one.volts for one in rounds]),
+        amps=_window_mean_series([one.amps for one in rounds]),
         watts=watts,
-        watts_series=_series([one.watts_series for one in rounds]),
+        watts_series=_window_mean_series([one.watts_series for one in rounds]),
         joules=joules,
         budget=budget,
         alignment_ms=max(one.alignment_ms for one in rounds),
         covered=min(one.covered for one in rounds),
-        power_envelope=_largest([one.power_envelope for one in rounds]),
+        power_envelope=_window_mean_envelope([one.power_envelope for one in rounds]),
     )
 
 
-def _temperatures(rounds: Sequence[PhaseResult]) -> dict[str, TemperatureResult]:
+def _window_mean_temperatures(rounds: Sequence[PhaseResult]) -> dict[str, TemperatureResult]:
     first, last = rounds[0].temperatures, rounds[-1].temperatures
     return {
         name: TemperatureResult(

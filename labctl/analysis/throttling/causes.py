@@ -50,8 +50,8 @@ def judged(phase: PhaseSignals, grid: SteppedIops, fall: Fall) -> ThrottleInterv
         evidence="",
         iops_before=fall.before * grid.unit,
         iops_during=fall.during * grid.unit,
-        watts_before=_watts(phase, grid, fall.beside),
-        watts_during=_watts(phase, grid, fall.inside),
+        watts_before=_cause_step_watts(phase, grid, fall.beside),
+        watts_during=_cause_step_watts(phase, grid, fall.inside),
         celsius=phase.temperature.celsius_at(grid.moment(fall.begin)),
     )
     words = [f"IOPS {seen.iops_before:.0f} → {seen.iops_during:.0f}"]
@@ -61,19 +61,23 @@ def judged(phase: PhaseSignals, grid: SteppedIops, fall: Fall) -> ThrottleInterv
     return replace(found, evidence="; ".join([*words, found.evidence]))
 
 
-def _inner(steps: Steps) -> Steps:
+def _cause_inner_steps(steps: Steps) -> Steps:
     return (steps[0] + 1, steps[1] - 1) if steps[1] - steps[0] > 2 else steps
 
 
-def _moments(phase: PhaseSignals, grid: SteppedIops, steps: Steps) -> tuple[int, int]:
-    low, high = _inner(steps)
+def _cause_step_moments(phase: PhaseSignals, grid: SteppedIops, steps: Steps) -> tuple[int, int]:
+    low, high = _cause_inner_steps(steps)
     if steps[1] >= len(grid.x) and high < steps[1]:
         high = steps[1]
     return grid.moment(low), min(grid.moment(high), phase.end_ns)
 
 
-def _watts(phase: PhaseSignals, grid: SteppedIops, steps: Steps) -> float | None:
-    return phase.watts_between(*_moments(phase, grid, steps)) if steps[1] > steps[0] else None
+def _cause_step_watts(phase: PhaseSignals, grid: SteppedIops, steps: Steps) -> float | None:
+    return (
+        phase.watts_between(*_cause_step_moments(phase, grid, steps))
+        if steps[1] > steps[0]
+        else None
+    )
 
 
 def energy_grew(phase: PhaseSignals, grid: SteppedIops, more: Steps, less: Steps) -> bool | None:
@@ -85,11 +89,15 @@ def energy_grew(phase: PhaseSignals, grid: SteppedIops, more: Steps, less: Steps
             (more[0], min(more[1], more[0] + around)),
             (max(less[0], less[1] - around), less[1]),
         )
-    watts = _watts(phase, grid, more), _watts(phase, grid, less)
-    return _grew(phase, watts, grid.iops(*_inner(less)) / max(grid.iops(*_inner(more)), 1e-9))
+    watts = _cause_step_watts(phase, grid, more), _cause_step_watts(phase, grid, less)
+    return _cause_energy_grew(
+        phase,
+        watts,
+        grid.iops(*_cause_inner_steps(less)) / max(grid.iops(*_cause_inner_steps(more)), 1e-9),
+    )
 
 
-def _grew(
+def _cause_energy_grew(
     phase: PhaseSignals, watts: tuple[float | None, float | None], ratio: float
 ) -> bool | None:
     before, during = watts
@@ -125,18 +133,18 @@ def _cause(
         return replace(seen, cause=cause, evidence=evidence, counters_moved=counted, costly=costly)
 
     if fall.during < STALLED * fall.before:
-        return _standstill(phase, grid, fall, seen)
+        return _standstill_cause(phase, grid, fall, seen)
     watts = seen.watts_before, seen.watts_during
     heat = phase.temperature.at_limit(seen.begin_ns, seen.end_ns, fall.at_start)
     cool = heat is None and phase.temperature.knows_limit
     # Counters are read seldom: where the drive was known to be cool, some other stretch moved them.
     end_ns = min(grid.moment(fall.level_end), phase.end_ns) if cool else seen.end_ns
     counted = phase.counters.moved(seen.begin_ns, end_ns, closely=cool)
-    grew = _grew(phase, watts, fall.during / fall.before)
+    grew = _cause_energy_grew(phase, watts, fall.during / fall.before)
     rose = watts[0] is not None and watts[1] is not None and watts[1] > ROSE * watts[0]
     flash = phase.writes and bool(grew) and phase.counters.began(seen.begin_ns) is None
     if counted is None and not flash:
-        host = _host(phase, grid, fall, heat is not None and not rose)
+        host = _host_as_cause(phase, grid, fall, heat is not None and not rose)
         if host is not None:
             return of_cause(Cause.HOST_STALL, host, heat)
     if not flash and not rose and (heat is not None or counted is not None):
@@ -155,10 +163,12 @@ def _cause(
     return of_cause(Cause.UNKNOWN, words, more, costly=flash)
 
 
-def _host(phase: PhaseSignals, grid: SteppedIops, fall: Fall, as_heat: bool) -> str | None:
+def _host_as_cause(phase: PhaseSignals, grid: SteppedIops, fall: Fall, as_heat: bool) -> str | None:
     """What the drive's host was short of, if that accounts for a fall; or, if it looks as heat
     does, may do so."""
-    beside, inside = (_moments(phase, grid, steps) for steps in (fall.beside, fall.inside))
+    beside, inside = (
+        _cause_step_moments(phase, grid, steps) for steps in (fall.beside, fall.inside)
+    )
     depth = 1 - fall.during / fall.before
     risen = phase.host.why(beside, inside, depth)
     if risen is not None or not as_heat:
@@ -168,7 +178,7 @@ def _host(phase: PhaseSignals, grid: SteppedIops, fall: Fall, as_heat: bool) -> 
     return phase.host.throughout(beside, inside, depth)
 
 
-def _standstill(
+def _standstill_cause(
     phase: PhaseSignals, grid: SteppedIops, fall: Fall, seen: ThrottleInterval
 ) -> ThrottleInterval:
     """No I/O at all: the host's fault unless the drive went on taking power."""
@@ -178,7 +188,11 @@ def _standstill(
     silent = phase.silent_between(seen.begin_ns + margin, seen.end_ns - margin)
     words += ["fio itself did not report"] if late else []
     words += ["every series that this machine stamps stopped"] if silent else []
-    if not late and not silent and _grew(phase, (seen.watts_before, seen.watts_during), 0.0):
+    if (
+        not late
+        and not silent
+        and _cause_energy_grew(phase, (seen.watts_before, seen.watts_during), 0.0)
+    ):
         words.append("while fio reported and the drive went on taking power")
         return replace(seen, evidence="; ".join(words))
     return replace(seen, cause=Cause.HOST_STALL, evidence="; ".join(words))

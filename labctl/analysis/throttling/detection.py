@@ -56,18 +56,20 @@ class _Seen:
 def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, ...]:
     """All slow stretches of a run's phases (in order of time), with cause and evidence."""
     cuts = [None if grid is None else (grid, Levels.of(grid)) for grid in map(on_grid, phases)]
-    alone = _find(phases, cuts, NOTHING)
+    alone = _detect_in_phases(phases, cuts, NOTHING)
     what = known(phases, alone.found, alone.starts, alone.fell_further)
     again = [
         replace(one, temperature=replace(one.temperature, fell_celsius=what.fell_celsius))
         for one in phases
     ]
-    seen = _find(again, cuts, what)
+    seen = _detect_in_phases(again, cuts, what)
     explained = limited(explained_by_others(seen.found, again), seen.starts, again)
     return tuple(without_pauses(heat_or_cache(explained, again), again))
 
 
-def _find(phases: Sequence[PhaseSignals], cuts: Sequence[_Cut | None], what: Known) -> _Seen:
+def _detect_in_phases(
+    phases: Sequence[PhaseSignals], cuts: Sequence[_Cut | None], what: Known
+) -> _Seen:
     """The slow stretches of each phase."""
     all_seen = _Seen()
     last: ThrottleInterval | None = None

@@ -46,26 +46,35 @@ class HostLoad:
     def of(cls, record: RunRecord) -> HostLoad:
         """What a run recorded."""
         return cls(
-            _values(host_series(record, HOST_WAITING)), _values(host_series(record, HOST_STOLEN))
+            _host_load_values(host_series(record, HOST_WAITING)),
+            _host_load_values(host_series(record, HOST_STOLEN)),
         )
 
     def why(self, beside: Stretch, inside: Stretch, fall: float) -> str | None:
         """In words what the host was short of ``inside`` a slowdown and not ``beside`` it; None
         when that does not account for a ``fall`` of IOPS by this share, or is not known."""
-        waiting = _risen(self.waiting, beside, inside, max(WAITING_ROSE, WAITING_A_FALL * fall))
-        stolen = _risen(self.stolen, beside, inside, max(STOLEN_ROSE, STOLEN_A_FALL * fall))
+        waiting = _host_load_risen(
+            self.waiting, beside, inside, max(WAITING_ROSE, WAITING_A_FALL * fall)
+        )
+        stolen = _host_load_risen(
+            self.stolen, beside, inside, max(STOLEN_ROSE, STOLEN_A_FALL * fall)
+        )
         words = []
         if waiting is not None:
-            words.append(f"something waited for a processor {_percents(*waiting)} of the time")
+            words.append(
+                f"something waited for a processor {_host_load_percents(*waiting)} of the time"
+            )
         if stolen is not None:
-            words.append(f"other virtual machines took {_percents(*stolen)} of the processors")
+            words.append(
+                f"other virtual machines took {_host_load_percents(*stolen)} of the processors"
+            )
         return f"{_BUSY}: {', '.join(words)}" if words else None
 
     def throughout(self, beside: Stretch, inside: Stretch, fall: float) -> str | None:
         """In words that the host was short of processors in a slowdown and beside it, so that a
         ``fall`` of IOPS by this share tells nothing of the drive; None when it was not, or that is
         not known."""
-        before, now = _mean(self.waiting, beside), _mean(self.waiting, inside)
+        before, now = _mean_host_load(self.waiting, beside), _mean_host_load(self.waiting, inside)
         if before is None or now is None or not min(before, now) >= SHORT:
             return None
         if now <= before * (1 - fall):
@@ -76,7 +85,7 @@ class HostLoad:
 
     def is_short(self, stretch: Stretch) -> bool:
         """Whether the host was short of processors in a stretch; not where that is not known."""
-        waiting = _mean(self.waiting, stretch)
+        waiting = _mean_host_load(self.waiting, stretch)
         return waiting is not None and waiting >= SHORT
 
     def near(self, begin_ns: int, end_ns: int) -> str | None:
@@ -90,25 +99,25 @@ class HostLoad:
         return f"{_BUSY}: something waited for a processor up to {most:.0%} of the time"
 
 
-def _values(series: ChannelSeries) -> tuple[Ints, Floats]:
+def _host_load_values(series: ChannelSeries) -> tuple[Ints, Floats]:
     return (series.stamps, series.raw) if len(series) else _EMPTY
 
 
-def _risen(
+def _host_load_risen(
     shares: tuple[Ints, Floats], beside: Stretch, inside: Stretch, least: float
 ) -> tuple[float, float] | None:
     """The means beside and inside, when the second is ``least`` above the first."""
-    before, now = _mean(shares, beside), _mean(shares, inside)
+    before, now = _mean_host_load(shares, beside), _mean_host_load(shares, inside)
     if before is None or now is None or not now - before >= least:
         return None
     return before, now
 
 
-def _mean(shares: tuple[Ints, Floats], stretch: Stretch) -> float | None:
+def _mean_host_load(shares: tuple[Ints, Floats], stretch: Stretch) -> float | None:
     t_ns, values = shares
     low, high = np.searchsorted(t_ns, [stretch[0] - NEAR_NS, stretch[1] + NEAR_NS])
     return float(values[low:high].mean()) if high > low else None
 
 
-def _percents(before: float, now: float) -> str:
+def _host_load_percents(before: float, now: float) -> str:
     return f"{now:.0%} (beside it {before:.0%})"

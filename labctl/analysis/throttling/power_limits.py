@@ -45,7 +45,7 @@ def limited(
         start = next((item for item in starts if item.phase_index == phase.index), None)
         start = start or _all_of(phase, last)
         words = _goes_on(last, start, by_index)
-        begun = [item for item in result if _begins(item, phase)]
+        begun = [item for item in result if _power_limit_begins(item, phase)]
         if words is not None and all(item.cause == Cause.UNKNOWN for item in begun):
             result = [item for item in result if item not in begun]
             result.append(replace(start, cause=Cause.POWER_LIMIT, evidence=words))
@@ -76,7 +76,7 @@ def _lasts(item: ThrottleInterval, phase: PhaseSignals) -> bool:
     return item.cause in (Cause.UNKNOWN, Cause.POWER_LIMIT) and item.end_ns >= phase.end_ns
 
 
-def _begins(item: ThrottleInterval, phase: PhaseSignals) -> bool:
+def _power_limit_begins(item: ThrottleInterval, phase: PhaseSignals) -> bool:
     return (item.phase_index, item.begin_ns) == (phase.index, phase.begin_ns)
 
 
@@ -125,13 +125,13 @@ def _is_ceiling(
         and (not mine.workload or mine.workload != its.workload)
         and mine.heat_recorded
         and _same_watts(item, other)
-        and _differ(item.iops_before, other.iops_before)
+        and _power_limit_rates_differ(item.iops_before, other.iops_before)
         and _is_flat(mine, item)
         and _is_flat(its, other)
     )
 
 
-def _differ(one: float, two: float) -> bool:
+def _power_limit_rates_differ(one: float, two: float) -> bool:
     """Whether two workloads want clearly more different rates than the watts of a limit differ."""
     return abs(one - two) > 2 * CEILING * max(one, two)
 

@@ -50,7 +50,7 @@ def repeated_falls_of_flash(
     ]
     again = [*dips, *cut_off]
     known = len(again) > 1 or any(item.costly for item in again)
-    words, period_s = _rhythm(again)
+    words, period_s = _repeated_falls_rhythm(again)
     result: list[ThrottleInterval] = []
     for item in found:
         if known and item in again:
@@ -76,7 +76,7 @@ def _may_be_flash(phase: PhaseSignals, item: ThrottleInterval) -> bool:
     return item.costly or phase.heat_recorded or lasts
 
 
-def _rhythm(dips: Sequence[ThrottleInterval]) -> tuple[str, float | None]:
+def _repeated_falls_rhythm(dips: Sequence[ThrottleInterval]) -> tuple[str, float | None]:
     """Period, duration and depth of dips in words, and the period in s."""
     if len(dips) < 2:
         return "", None
@@ -176,7 +176,7 @@ def without_pauses(
                 row[-1] = joined_stretches(row[-1], item, "; let go for a moment")
             else:
                 row.append(item)
-        result += _flickering(row)
+        result += _flickering_falls(row)
     return sorted(result, key=lambda item: (item.begin_ns, -item.end_ns))
 
 
@@ -241,7 +241,7 @@ def overlapping_as_one(found: Sequence[ThrottleInterval]) -> list[ThrottleInterv
     return sorted(result, key=lambda item: (item.begin_ns, -item.end_ns))
 
 
-def _flickering(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
+def _flickering_falls(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
     """Throttling that comes and goes faster than its parts can be separated is one stretch.
 
     A drive at its limit may switch each second or two; ``FLICKER`` of such stretches in a row are

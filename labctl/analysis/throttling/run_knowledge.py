@@ -37,7 +37,7 @@ class Known:
 
     def free_of(self, phase: PhaseSignals) -> float | None:
         """What the workload of a phase did when it was free; None when that is not known."""
-        return self.free_iops.get(_work(phase))
+        return self.free_iops.get(_run_knowledge_work(phase))
 
     def lets_go(self, phase: PhaseSignals, t_ns: int, iops: float) -> bool:
         """Whether a rise to ``iops`` can be the end of throttling.
@@ -83,7 +83,7 @@ def known(
     most: dict[str, float] = {}
 
     def free(phase: PhaseSignals, iops: float) -> None:
-        most[_work(phase)] = max(most.get(_work(phase), 0.0), iops)
+        most[_run_knowledge_work(phase)] = max(most.get(_run_knowledge_work(phase), 0.0), iops)
 
     for (phase, item), celsius in zip(begun, warmest, strict=True):
         # One that falls warmer than that throttled already.
@@ -105,7 +105,7 @@ def known(
     return Known(fell, most, has_heavy_level)
 
 
-def _work(phase: PhaseSignals) -> str:
+def _run_knowledge_work(phase: PhaseSignals) -> str:
     return phase.workload or f"phase {phase.index}"
 
 
@@ -189,7 +189,7 @@ def since_begin(
     if not falls:
         counted = phase.counters.throttled_throughout(begin_ns, end_ns)
         if counted is not None:
-            return _stretch(phase, begin_ns, end_ns, Cause.THERMAL, counted, what)
+            return _stretch_from_knowledge(phase, begin_ns, end_ns, Cause.THERMAL, counted, what)
     if before is None:
         return None
     heat = before.cause == Cause.THERMAL
@@ -199,11 +199,11 @@ def since_begin(
         return replace(starts[0], evidence=words)
     if released_ns is not None:
         words = f"{since}; let go where IOPS rose"
-        return _stretch(phase, begin_ns, released_ns, Cause.THERMAL, words, what)
+        return _stretch_from_knowledge(phase, begin_ns, released_ns, Cause.THERMAL, words, what)
     counted = phase.counters.throttled_inside(begin_ns, end_ns)
     if counted is None:
         end_ns = min([end_ns, *(t_ns for t_ns in falls if what.falls_free(phase, t_ns))])
-    free, level = what.free_of(phase), _level(phase, begin_ns, end_ns)
+    free, level = what.free_of(phase), _run_knowledge_level(phase, begin_ns, end_ns)
     if end_ns - begin_ns < SHORTEST_S * 1e9:
         return None
     if counted is None and free is not None and level >= REDUCED * free:
@@ -221,18 +221,18 @@ def since_begin(
         proof = phase.temperature.words(begin_ns, end_ns)
     if proof is not None:
         words = f"{since} and no rise was seen since: {proof}"
-        return _stretch(phase, begin_ns, end_ns, Cause.THERMAL, words, what)
+        return _stretch_from_knowledge(phase, begin_ns, end_ns, Cause.THERMAL, words, what)
     if falls or (found and not heat) or _has_cooled(phase, before):
         return None
     warm = phase.temperature.words(begin_ns, end_ns)
     words = f"{'may be thermal: ' if heat else ''}{since} and no rise was seen since: {warm}"
-    return _stretch(phase, begin_ns, end_ns, Cause.UNKNOWN, words, what)
+    return _stretch_from_knowledge(phase, begin_ns, end_ns, Cause.UNKNOWN, words, what)
 
 
-def _stretch(
+def _stretch_from_knowledge(
     phase: PhaseSignals, begin_ns: int, end_ns: int, cause: Cause, evidence: str, what: Known
 ) -> ThrottleInterval:
-    free, level = what.free_of(phase), _level(phase, begin_ns, end_ns)
+    free, level = what.free_of(phase), _run_knowledge_level(phase, begin_ns, end_ns)
     if free is not None:
         evidence += f"; IOPS {level:.0f}, unthrottled the same workload did {free:.0f}"
     return ThrottleInterval(
@@ -249,6 +249,6 @@ def _stretch(
     )
 
 
-def _level(phase: PhaseSignals, begin_ns: int, end_ns: int) -> float:
+def _run_knowledge_level(phase: PhaseSignals, begin_ns: int, end_ns: int) -> float:
     inside = phase.iops[(phase.t_ns >= begin_ns) & (phase.t_ns <= end_ns)]
     return float(np.mean(inside)) if len(inside) else float("nan")

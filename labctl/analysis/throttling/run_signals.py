@@ -75,7 +75,9 @@ def run_signals(
                 f"{span.phase.buffer_compress_pct}",
                 idle_watts=idle_watts.value if idle_watts is not None else None,
                 counters=counters,
-                silent_between=lambda begin_ns, end_ns: _silent(stamped_here, begin_ns, end_ns),
+                silent_between=lambda begin_ns, end_ns: _run_signals_silent(
+                    stamped_here, begin_ns, end_ns
+                ),
                 host=host,
             )
         )
@@ -96,7 +98,9 @@ def _watts_of_slow_volts(rails: Sequence[RailSeries], begin_ns: int, end_ns: int
     return total
 
 
-def _silent(channels: Sequence[ChannelSeries], begin_ns: int, end_ns: int) -> bool | None:
+def _run_signals_silent(
+    channels: Sequence[ChannelSeries], begin_ns: int, end_ns: int
+) -> bool | None:
     """Whether no channel had a reading between two moments, of those that should have had one."""
     due = [one for one in channels if 2 * one.info.interval_s * 1e9 < end_ns - begin_ns]
     if not due:

@@ -110,7 +110,7 @@ def on_grid(phase: PhaseSignals) -> SteppedIops | None:
     missing = (centres < t[which] - lengths[which] / 2 - 2 * usual) & (which > 0)
     x[missing] = 0.0
     if step > 1.5 * usual:
-        x = _means(x, iops * lengths / unit, lengths, ends, step)
+        x = _signal_step_means(x, iops * lengths / unit, lengths, ends, step)
     return SteppedIops(x, late[which] | missing, unit, phase.begin_ns, round(step))
 
 
@@ -127,7 +127,9 @@ def _without_standstills(
     return result
 
 
-def _means(x: Floats, done: Floats, lengths: Floats, ends: Floats, step: float) -> Floats:
+def _signal_step_means(
+    x: Floats, done: Floats, lengths: Floats, ends: Floats, step: float
+) -> Floats:
     """Means over steps that are longer than the intervals of fio."""
     sums = np.concatenate([[0.0], np.cumsum(done)])
     cuts = np.clip(np.searchsorted(ends, np.arange(len(x) + 1) * step), 0, len(ends))

@@ -127,7 +127,7 @@ class Counters:
         before, after = self._around(begin_ns, end_ns)
         if before is None or after is None:
             return None
-        counted = sum(_moved(before, after, name) for name in SECONDS)
+        counted = sum(_smart_counter_moved(before, after, name) for name in SECONDS)
         apart_s = (after.t_ns - before.t_ns) / 1e9
         # Seconds counted outside the stretch must not make up for seconds missing inside it.
         inside_s = counted - (apart_s - (end_ns - begin_ns) / 1e9)
@@ -143,7 +143,7 @@ class Counters:
         if len(inside) < 2:
             return None
         apart_s = (inside[-1].t_ns - inside[0].t_ns) / 1e9
-        counted = sum(_moved(inside[0], inside[-1], name) for name in SECONDS)
+        counted = sum(_smart_counter_moved(inside[0], inside[-1], name) for name in SECONDS)
         if counted < max(apart_s - UNCOUNTED_S, UNCOUNTED_S):
             return self._held(inside[0], inside[-1])
         return f"the drive counted {counted:.0f} s of throttling in {apart_s:.0f} s"
@@ -156,9 +156,12 @@ class Counters:
         if not 0 < at < len(counting):
             return None
         before, after = counting[at - 1], counting[at]
-        began = any(_moved(before, after, name) > 0 for name in TRANSITIONS)
+        began = any(_smart_counter_moved(before, after, name) > 0 for name in TRANSITIONS)
         apart_s = (after.t_ns - before.t_ns) / 1e9
-        throughout = sum(_moved(before, after, name) for name in SECONDS) > apart_s - UNCOUNTED_S
+        throughout = (
+            sum(_smart_counter_moved(before, after, name) for name in SECONDS)
+            > apart_s - UNCOUNTED_S
+        )
         close = apart_s <= CLOSE_LOOKS_S
         return (before.t_ns, after.t_ns) if close and began and not throughout else None
 
@@ -219,7 +222,7 @@ def _at_most(watts: float | None) -> str:
     return "" if watts is None else f", at most {watts:g} W"
 
 
-def _moved(before: Reading, after: Reading, name: str) -> float:
+def _smart_counter_moved(before: Reading, after: Reading, name: str) -> float:
     """By how much a counter moved; 0 when it was not read at both."""
     values = before.values.get(name), after.values.get(name)
     return 0.0 if values[0] is None or values[1] is None else values[1] - values[0]
@@ -229,13 +232,13 @@ def _readings(event: Event) -> Iterator[Reading]:
     """What an event tells: counters that moved were still the old ones at the look before."""
     data = event.data
     if event.kind == EventKind.DRIVE_STATE:
-        yield Reading(event.t_ns, _known(data.get("smart")))
+        yield Reading(event.t_ns, _known_smart_counters(data.get("smart")))
     elif event.kind == EventKind.DRIVE_COUNTERS:
-        counters, moved = _known(data.get("counters")), data.get("moved")
+        counters, moved = _known_smart_counters(data.get("counters")), data.get("moved")
         since_ns = data.get("since_ns")
         if isinstance(since_ns, int) and isinstance(moved, dict):
             old = {name: pair[0] for name, pair in moved.items() if isinstance(pair, list) and pair}
-            yield Reading(since_ns, counters | _known(old))
+            yield Reading(since_ns, counters | _known_smart_counters(old))
         yield Reading(event.t_ns, counters)
     elif event.kind == EventKind.POWER_STATE:
         state = {
@@ -243,10 +246,10 @@ def _readings(event: Event) -> Iterator[Reading]:
             MAX_WATTS: data.get("max_watts"),
             LIMIT_WATTS: data.get("limit_watts"),
         }
-        yield Reading(event.t_ns, _known(state))
+        yield Reading(event.t_ns, _known_smart_counters(state))
 
 
-def _known(data: object) -> dict[str, float]:
+def _known_smart_counters(data: object) -> dict[str, float]:
     if not isinstance(data, dict):
         return {}
     return {name: data[name] for name in _KNOWN if is_number(data.get(name))}

@@ -58,7 +58,7 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
     ]
     if may_hide_heat:
         return ThrottleVerdict(OPEN, f"heat may hide behind this: {may_hide_heat[0].evidence}")
-    fell = _fell(phase, own)
+    fell = _iops_fell_for_verdict(phase, own)
     if fell:
         says = "names no warning temperature" if warning is None else f"warns at {warning:.0f} °C"
         words = f"IOPS fell by {fell:.0%}, more than they scatter, at {warmest:.0f} °C"
@@ -98,7 +98,7 @@ def _cool_below(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> float
     return min(limits, default=None)
 
 
-def _fell(phase: PhaseSignals, own: Sequence[ThrottleInterval]) -> float:
+def _iops_fell_for_verdict(phase: PhaseSignals, own: Sequence[ThrottleInterval]) -> float:
     """By what part IOPS fell in a phase, as far as their scatter does not explain it; 0 when they
     did not. Levels that any of its slow stretches ``own`` overlaps are left out."""
     grid = on_grid(phase)

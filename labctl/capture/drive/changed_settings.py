@@ -70,8 +70,8 @@ class Changed:
     def __str__(self) -> str:
         """For a person: ``power state 3 (before: 0), CPU governor x (before: y)``."""
         settings = [
-            f"{OF_DRIVE.get(name, 'CPU governor')} {_words(name, self.now[name])} "
-            f"(before: {_words(name, self.before[name])})"
+            f"{OF_DRIVE.get(name, 'CPU governor')} {_changed_setting_words(name, self.now[name])} "
+            f"(before: {_changed_setting_words(name, self.before[name])})"
             for name in sorted(self.before)
         ]
         return ", ".join(dict.fromkeys(settings))
@@ -87,7 +87,10 @@ def left_changed(events: Iterable[Event], drive: str = "") -> Changed:
         if event.data.get("drive", "") != drive:
             continue
         if event.kind == EventKind.SETTING_CHANGED:
-            before, now = _values(event.data.get("before")), _values(event.data.get("now"))
+            before, now = (
+                _changed_setting_values(event.data.get("before")),
+                _changed_setting_values(event.data.get("now")),
+            )
             both = before.keys() & now.keys()
             changed = changed.and_also(
                 {name: before[name] for name in both}, {name: now[name] for name in both}
@@ -98,7 +101,7 @@ def left_changed(events: Iterable[Event], drive: str = "") -> Changed:
     return changed
 
 
-def _words(name: str, value: str) -> str:
+def _changed_setting_words(name: str, value: str) -> str:
     return limit_words(int(value)) if name == POWER_LIMIT else value
 
 
@@ -108,7 +111,7 @@ def limit_words(value: int) -> str:
     return "none" if watts is None else f"{watts:g} W"
 
 
-def _values(data: Any) -> dict[str, str]:
+def _changed_setting_values(data: Any) -> dict[str, str]:
     if not isinstance(data, dict):
         return {}
     return {name: value for name, value in data.items() if _is_setting(name, value)}

@@ -78,9 +78,11 @@ def check_destructive(device: Device, rig: Rig, *, whole_drive: bool, at_rest: b
         *_in_use(device, whole_drive),
     ]
     if not reasons and at_rest:
-        opened = _opened(device, whole_drive)
+        opened = _safety_opened_devices(device, whole_drive)
         reasons += [line for name in opened for line in held_by_kernel(device, name)]
-        reasons += users_of(_parts(device, whole_drive), device.blocks, device.machine)
+        reasons += users_of(
+            _safety_checked_parts(device, whole_drive), device.blocks, device.machine
+        )
     if reasons:
         raise Refused("\n".join(dict.fromkeys(reasons)))
 
@@ -177,7 +179,7 @@ def _part_of_more(device: Device, whole_drive: bool) -> Iterator[str]:
 def _in_use(device: Device, whole_drive: bool) -> Iterator[str]:
     """What uses the drive: with ``whole_drive`` any namespace counts, else only its blocks."""
     blocks = device.blocks
-    own = _parts(device, whole_drive)
+    own = _safety_checked_parts(device, whole_drive)
     mounts, unseen = read_all_mounts(device.machine)
     if unseen:
         yield f"{device} counts as in use: {unseen}"
@@ -202,13 +204,13 @@ def _in_use(device: Device, whole_drive: bool) -> Iterator[str]:
         yield f"{device} is write-protected; blockdev --setrw {device.path}"
 
 
-def _parts(device: Device, whole_drive: bool) -> frozenset[str]:
+def _safety_checked_parts(device: Device, whole_drive: bool) -> frozenset[str]:
     """Every disk that loses data, and its partitions."""
     disks = device.written(whole_drive)
     return disks | {part for disk in disks for part in device.blocks.partitions_of(disk)}
 
 
-def _opened(device: Device, whole_drive: bool) -> list[str]:
+def _safety_opened_devices(device: Device, whole_drive: bool) -> list[str]:
     """The devices to open exclusively: the target, and each other disk that loses data."""
     others = device.written(whole_drive) - {device.disk}
     hidden = {name for name in others if device.blocks.file(name, "hidden") == "1"}
@@ -248,7 +250,7 @@ def held_by_kernel(device: Device, name: str) -> list[str]:
     ``wipefs --all --no-act`` of util-linux opens a device with O_RDWR and O_EXCL and writes
     nothing; no other tool of coreutils or util-linux opens so without changing anything.
     """
-    done = _signatures(device, name)
+    done = _safety_signatures(device, name)
     if done.exit_code == 0:
         return []
     message = " ".join(done.stderr.split()) or f"exit code {done.exit_code}"
@@ -270,11 +272,11 @@ def signatures_on(device: Device) -> tuple[str, ...]:
 
     Also of what is not in use: an exported pool, an inactive volume group.
     """
-    printed = _signatures(device, device.name).stdout
+    printed = _safety_signatures(device, device.name).stdout
     return tuple(dict.fromkeys(re.findall(r"at offset 0x[0-9a-f]+ \((\w+)\):", printed)))
 
 
-def _signatures(device: Device, name: str) -> Completed:
+def _safety_signatures(device: Device, name: str) -> Completed:
     """Run wipefs without action: it opens the disk exclusively for writing and writes nothing."""
     return run_tool(device.machine, ["wipefs", "--all", "--no-act", f"/dev/{name}"])
 

@@ -147,7 +147,7 @@ def _of_device(rig: Rig, machine: Machine, size_bytes: int) -> TrimCheck:
     at = f"seek={extent.offset // MIB}"
     writing = ("sh", "-c", _WRITE, "sh", token, str(length), opened.name, at, "oflag=direct")
     _run(machine, opening([opened], writing), _WRITE_WITHIN_S)
-    before = _contents(machine, device, [extent], token)
+    before = _trim_check_contents(machine, device, [extent], token)
     if before.pattern < length:
         raise RunFailed(
             f"{device} gave back only {before.pattern} of {length} bytes as they had just been "
@@ -156,7 +156,7 @@ def _of_device(rig: Rig, machine: Machine, size_bytes: int) -> TrimCheck:
     where = ["--offset", str(extent.offset), "--length", str(length)]
     discarding = opening([opened], ["blkdiscard", *where, opened.name])
     _run(machine, discarding, _TRIM_WITHIN_S, "blkdiscard: it needs root and util-linux: ")
-    after = _contents(machine, device, [extent], token)
+    after = _trim_check_contents(machine, device, [extent], token)
     return _judged(device, "", [extent], discard, before, after)
 
 
@@ -172,9 +172,11 @@ def _of_filesystem(rig: Rig, machine: Machine, folder: str, size_bytes: int) -> 
     try:
         writing = ("sh", "-c", _WRITE, "sh", token, str(size_bytes), file, "seek=0", "status=none")
         _run(machine, writing, _WRITE_WITHIN_S)
-        listing = _tool(machine, ["filefrag", "-v", f"-b{_SECTOR_BYTES}", file], "e2fsprogs", 60.0)
+        listing = _trim_check_tool(
+            machine, ["filefrag", "-v", f"-b{_SECTOR_BYTES}", file], "e2fsprogs", 60.0
+        )
         extents = extents_of(listing)
-        before = _contents(machine, device, extents, token)
+        before = _trim_check_contents(machine, device, extents, token)
     finally:
         machine.run(["rm", "-f", file])
     if not extents or before.pattern < size_bytes:
@@ -182,9 +184,9 @@ def _of_filesystem(rig: Rig, machine: Machine, folder: str, size_bytes: int) -> 
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE_S)
-        _tool(machine, ["sync", "-f", folder], "coreutils", _WRITE_WITHIN_S)
-        _tool(machine, ["fstrim", folder], "util-linux", _TRIM_WITHIN_S)
-        after = _contents(machine, device, extents, token)
+        _trim_check_tool(machine, ["sync", "-f", folder], "coreutils", _WRITE_WITHIN_S)
+        _trim_check_tool(machine, ["fstrim", folder], "util-linux", _TRIM_WITHIN_S)
+        after = _trim_check_contents(machine, device, extents, token)
         if not after.pattern:
             break
     return _judged(device, folder, extents, discard, before, after)
@@ -237,7 +239,9 @@ def _token() -> str:
     return f"labctl-trim-check-{secrets.token_hex(8)}".ljust(_LINE_BYTES - 1, ".")
 
 
-def _contents(machine: Machine, device: str, extents: Sequence[Extent], token: str) -> Contents:
+def _trim_check_contents(
+    machine: Machine, device: str, extents: Sequence[Extent], token: str
+) -> Contents:
     """The contents of these extents of the device, read with O_DIRECT past the page cache."""
     zeros = ones = pattern = total = 0
     for extent in extents:
@@ -268,7 +272,7 @@ def _run(machine: Machine, argv: Sequence[str], within_s: float, needs: str = ""
     return done.stdout
 
 
-def _tool(machine: Machine, argv: list[str], package: str, within_s: float) -> str:
+def _trim_check_tool(machine: Machine, argv: list[str], package: str, within_s: float) -> str:
     done = run_tool(machine, argv, within_s)
     if done.exit_code == NOT_FOUND:
         raise RunFailed(f"{argv[0]} is not installed on the drive's host; install {package}")

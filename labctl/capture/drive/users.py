@@ -39,10 +39,10 @@ def users_of(names: Collection[str], blocks: BlockDevices, machine: Machine) -> 
     One is that some processes cannot be seen: each may be a user.
     """
     wanted = set(names)
-    openers, unseen = _openers(wanted, blocks, machine)
+    openers, unseen = _users_with_open_device(wanted, blocks, machine)
     if openers:
         time.sleep(A_MOMENT_S)
-        still, unseen = _openers(wanted, blocks, machine)
+        still, unseen = _users_with_open_device(wanted, blocks, machine)
         openers &= still
     if unseen:
         yield f"/dev/{min(wanted)} counts as in use: {unseen}"
@@ -51,13 +51,13 @@ def users_of(names: Collection[str], blocks: BlockDevices, machine: Machine) -> 
             f"/dev/{name} is open for writing in {process} (a virtual machine, a target, "
             "another test?); end it, or have it let go of the drive"
         )
-    for target, path in _exports(machine):
+    for target, path in _kernel_export_users(machine):
         name = PurePosixPath(machine.resolve(path) or path).name
         if wanted & blocks.layers_of(name):
             yield f"{path} is exported to other hosts by {target}; take it out of there"
 
 
-def _openers(
+def _users_with_open_device(
     wanted: Collection[str], blocks: BlockDevices, machine: Machine
 ) -> tuple[set[tuple[str, str]], str]:
     """Each process (name and pid) that may write to one of ``wanted`` or to a layer above it, and
@@ -85,7 +85,7 @@ def _may_write(fdinfo: str) -> bool:
     return any(int(octal, 8) & _WRITABLE for octal in flags)
 
 
-def _exports(machine: Machine) -> Iterator[tuple[str, str]]:
+def _kernel_export_users(machine: Machine) -> Iterator[tuple[str, str]]:
     """The kind of each kernel target, and the path that it exports."""
     for path, text in machine.read_texts(list(_EXPORTED)).items():
         lines = text.splitlines()

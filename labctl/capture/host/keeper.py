@@ -45,7 +45,9 @@ NO_ROOM = 73
 _RECEIVE = 'mkdir -m 700 "$1" 2> /dev/null; cat > "$1/$2" || exit 73'
 
 
-async def _ssh(*command: str, stdin: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
+async def _start_keeper_ssh(
+    *command: str, stdin: int = asyncio.subprocess.PIPE
+) -> asyncio.subprocess.Process:
     """Start ssh, its output in pipes. Raises HostRefused."""
     try:
         return await start_process(
@@ -91,7 +93,7 @@ class Keeper:
         """Connect and wait until the other end is ready. Raises HostUnreachable, RunFailed."""
         options = ("ControlMaster=yes", f"ControlPath={control}", "ControlPersist=no")
         command = ["exec", "sh", "-c", script("keeper.sh"), "labctl", token, str(number)]
-        process = await _ssh(
+        process = await _start_keeper_ssh(
             *ssh_command(destination, *options, own_connection=False),
             shlex.join([*command, str(LOST_AFTER_S)]),
         )
@@ -157,7 +159,7 @@ class Keeper:
         folder = f"{self.directory}/{name}"
         command = shlex.join(["exec", "sh", "-c", _RECEIVE, "sh", folder, source.name])
         with source.open("rb") as content:
-            process = await _ssh(*self.session(), command, stdin=content.fileno())
+            process = await _start_keeper_ssh(*self.session(), command, stdin=content.fileno())
         try:
             _, stderr = await process.communicate()
         finally:
@@ -304,7 +306,7 @@ class RemoteProcess:
         """Start ``argv`` there, with ``files`` in its directory. Raises RunFailed, OSError."""
         for file in files:
             await keeper.send(name, file)
-        return cls(name, keeper, await _ssh(*keeper.command(name, argv)))
+        return cls(name, keeper, await _start_keeper_ssh(*keeper.command(name, argv)))
 
     @property
     def returncode(self) -> int | None:

@@ -104,7 +104,7 @@ class LocalMachine:
         for pattern in paths_or_globs:
             found = glob.glob(pattern) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207
             for path in found:  # absolute
-                text = _read(path)
+                text = _read_machine_file(path)
                 if text is not None:
                     texts[path] = text
         return texts
@@ -117,7 +117,7 @@ class LocalMachine:
             return None
 
 
-def _read(path: str) -> str | None:
+def _read_machine_file(path: str) -> str | None:
     """Without the layers of ``open``: the counters of a host are read twice a second."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116

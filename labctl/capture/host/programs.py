@@ -46,12 +46,16 @@ def kill_session(leader: int) -> None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
         killed |= groups.keys()
-        groups = {pid: group for pid, group in _session(leader).items() if pid not in killed}
+        groups = {
+            pid: group
+            for pid, group in _program_session_groups(leader).items()
+            if pid not in killed
+        }
         if not groups:
             break
 
 
-def _session(leader: int) -> dict[int, int]:
+def _program_session_groups(leader: int) -> dict[int, int]:
     """The process group of each process of a session, also of those that are killed and not yet
     gone."""
     found = {}
@@ -115,12 +119,12 @@ class Programs:
             printed = self._printed(process, stdin or None, timeout_s)
             if printed is not None:
                 return subprocess.CompletedProcess(command, process.returncode, *printed)
-            _kill(process)
+            _kill_program(process)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.communicate(timeout=AFTER_KILL_S)
             return None
         except BaseException:  # Ctrl-C
-            _kill(process)
+            _kill_program(process)
             raise
         finally:
             with self._lock:
@@ -148,9 +152,9 @@ class Programs:
             self._over = self._over or for_good
             self._killed |= self._there
             for process in self._there:
-                _kill(process)
+                _kill_program(process)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def _kill_program(process: subprocess.Popen[bytes]) -> None:
     if process.returncode is None:
         kill_session(process.pid)

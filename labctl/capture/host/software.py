@@ -22,7 +22,7 @@ class MissingTool(LabctlError):
     exit_code = 2
 
 
-def _run(machine: Machine, where: str, *command: str) -> str:
+def _run_software(machine: Machine, where: str, *command: str) -> str:
     done = machine.run(command)
     if done.exit_code == NOT_FOUND:
         raise MissingTool(
@@ -39,7 +39,7 @@ def fio_version(machine: Machine, where: str = "") -> str:
 
     ``where`` is put behind what is missing (" on USER@HOST").
     """
-    version = _run(machine, where, "fio", "--version").strip()
+    version = _run_software(machine, where, "fio", "--version").strip()
     number = version.removeprefix("fio-").split("-")[0].split(".")
     if number[0].isdigit() and tuple(int(p) for p in number[:2] if p.isdigit()) < OLDEST_FIO:
         wanted = ".".join(map(str, OLDEST_FIO))
@@ -60,7 +60,7 @@ def check_tools(rig: Rig, machine: Machine | None = None) -> str:
         raise MissingTool(
             "setpriv is not installed (it ends fio when labctl dies); install util-linux"
         )
-    known = _run(machine, where, "fio", "--enghelp").split()
+    known = _run_software(machine, where, "fio", "--enghelp").split()
     if engine not in known:
         raise ConfigurationError(
             [

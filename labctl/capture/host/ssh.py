@@ -111,8 +111,10 @@ class SshMachine:
             if shared is not None:
                 shared.kill(name)
             return Completed(TIMED_OUT, "", no_answer(argv[0], timeout_s))
-        stdout, stderr = _after(mark, done.stdout), _after(mark, done.stderr)
-        return Completed(done.returncode, _text(stdout), _text(stderr), stdout)
+        stdout, stderr = _ssh_output_after(mark, done.stdout), _ssh_output_after(mark, done.stderr)
+        return Completed(
+            done.returncode, _ssh_output_text(stdout), _ssh_output_text(stderr), stdout
+        )
 
     def kill(self, *, for_good: bool = False) -> None:
         """Wait no longer for any program; over there its keeper kills it. ``for_good``: no other is
@@ -158,7 +160,7 @@ class SshMachine:
         except OSError as error:
             raise ssh_not_started(error) from error
         if done is not None and done.returncode == CONNECTION_FAILED:  # or the program's own 255
-            message = _text(_after(mark, done.stderr))
+            message = _ssh_output_text(_ssh_output_after(mark, done.stderr))
             if shared is not None and not self._is_up(shared.control):
                 raise HostUnreachable(f"host {self._destination}: the connection was lost")
             if shared is None and message:
@@ -181,13 +183,13 @@ class SshMachine:
         return False
 
 
-def _after(mark: str, output: bytes) -> bytes:
+def _ssh_output_after(mark: str, output: bytes) -> bytes:
     """What stands after the line of the mark; all of it where there is none."""
     before, found, after = output.partition(f"{mark}\n".encode())
     return after if found else before
 
 
-def _text(output: bytes) -> str:
+def _ssh_output_text(output: bytes) -> str:
     return output.decode("utf-8", "replace")
 
 

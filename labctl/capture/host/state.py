@@ -31,11 +31,11 @@ def read_host(machine: Machine, engine: str = "") -> HostState:
     return HostState(
         name=name,
         cpu_model=parse_cpu_model(texts),
-        cpus=_cpus(texts),
-        governor=_governors(texts),
+        cpus=_host_state_cpus(texts),
+        governor=_host_state_governors(texts),
         kernel=kernel,
         machine=processor,
-        distribution=_distribution(texts),
+        distribution=_host_state_distribution(texts),
         memory_bytes=_memory_bytes(texts.get("/proc/meminfo", "")),
         fio=version.stdout.strip() if version.exit_code == 0 else "",
         engine=engine,
@@ -51,13 +51,13 @@ def parse_cpu_model(texts: Mapping[str, str]) -> str:
     return texts.get("/proc/device-tree/model", "").strip("\0 \n")
 
 
-def _cpus(texts: Mapping[str, str]) -> int | None:
+def _host_state_cpus(texts: Mapping[str, str]) -> int | None:
     """How many processors are online, from a list such as ``0-3,8``."""
     ranges = re.findall(r"(\d+)(?:-(\d+))?", texts.get("/sys/devices/system/cpu/online", ""))
     return sum(int(last or first) - int(first) + 1 for first, last in ranges) or None
 
 
-def _governors(texts: Mapping[str, str]) -> str:
+def _host_state_governors(texts: Mapping[str, str]) -> str:
     """The governor, or each with its count when the processors differ."""
     found = Counter(text.strip() for path, text in texts.items() if path.endswith("governor"))
     if len(found) <= 1:
@@ -65,7 +65,7 @@ def _governors(texts: Mapping[str, str]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in sorted(found.items()))
 
 
-def _distribution(texts: Mapping[str, str]) -> str:
+def _host_state_distribution(texts: Mapping[str, str]) -> str:
     text = texts.get("/etc/os-release") or texts.get("/usr/lib/os-release", "")
     match = re.search(r"^PRETTY_NAME=(.+)$", text, re.MULTILINE)
     return match[1].strip().strip("\"'") if match else ""

@@ -58,7 +58,7 @@ def not_answered(done: Completed, machine: Machine) -> str:
             unseen.add(found[1])
     unseen |= _closed_to_us(files, machine)
     others = unseen - _of_root_itself(unseen, machine)
-    others -= _ended(others - {_FIRST}, machine)
+    others -= _ended_processes(others - {_FIRST}, machine)
     if others:
         return (
             f"what other users' processes ({len(others)}) have open or mounted cannot be seen; "
@@ -84,7 +84,7 @@ def _closed_to_us(files: Mapping[str, str], machine: Machine) -> set[str]:
     return files.keys() - {found[1] for line in answered if (found := _PATH.search(line))}
 
 
-def _ended(processes: Collection[str], machine: Machine) -> set[str]:
+def _ended_processes(processes: Collection[str], machine: Machine) -> set[str]:
     """Those that are not there any more.
 
     The kernel denies permission, too, where a process ends while it is asked (``proc_ns_readlink``

@@ -44,7 +44,9 @@ def identify(machine: Machine, target: str, engine: str = "", smart_device: str 
     state = _identify(machine, target, engine)
     if smart_device:
         kind = "nvme" if "nvme" in PurePosixPath(smart_device).name else "scsi"
-        asked = _ask(replace(state, device=smart_device, kind=kind, smart=None), machine)
+        asked = _identify_by_asking(
+            replace(state, device=smart_device, kind=kind, smart=None), machine
+        )
         state = replace(asked, device=state.device, kind=state.kind, smart_device=smart_device)
     else:
         state = replace(state, smart_device=state.device if state.smart is not None else "")
@@ -114,7 +116,7 @@ def _identify_disk(
         logical_block_bytes=integer(blocks.file(disk, "queue/logical_block_size")),
         physical_block_bytes=integer(blocks.file(disk, "queue/physical_block_size")),
         rotational=rotational == "1" if rotational else None,
-        transport=blocks.file(disk, "device/transport") or _transport(names, machine),
+        transport=blocks.file(disk, "device/transport") or _identified_transport(names, machine),
         namespace=integer(blocks.file(disk, "nsid")),
         link=link,
         pci_address=place.address,
@@ -122,23 +124,25 @@ def _identify_disk(
         ports=place.ports,
         numa_node=place.numa_node,
         temperature_sensors=sysfs.read_sensors(folders, machine),
-        in_use=_uses(disk, blocks, machine),
-        findings=_findings(disk, name, sysfs.slow_slot(link, place.ports) if link else ""),
+        in_use=_identified_uses(disk, blocks, machine),
+        findings=_identified_findings(
+            disk, name, sysfs.slow_slot(link, place.ports) if link else ""
+        ),
     )
-    return _with_limits_of_sensors(_ask(state, machine))
+    return _with_limits_of_sensors(_identify_by_asking(state, machine))
 
 
-def _transport(controller: str | None, machine: Machine) -> str:
+def _identified_transport(controller: str | None, machine: Machine) -> str:
     path = f"/sys/class/nvme/{controller}/transport"
     return machine.read_texts([path]).get(path, "").strip() if controller else ""
 
 
-def _findings(disk: str, name: str, slow: str) -> tuple[str, ...]:
+def _identified_findings(disk: str, name: str, slow: str) -> tuple[str, ...]:
     partition = f"the target is {name}, a partition of {disk}" if name != disk else ""
     return tuple(filter(None, (partition, slow)))
 
 
-def _uses(disk: str, blocks: BlockDevices, machine: Machine) -> tuple[str, ...]:
+def _identified_uses(disk: str, blocks: BlockDevices, machine: Machine) -> tuple[str, ...]:
     own = (disk, *blocks.partitions_of(disk))
     found = [
         f"{mount.filesystem} mounted on {mount.point}"
@@ -170,7 +174,7 @@ class _Answers:
         return None not in (self.controller, self.namespace, self.smart)
 
 
-def _ask(state: DriveState, machine: Machine) -> DriveState:
+def _identify_by_asking(state: DriveState, machine: Machine) -> DriveState:
     if state.kind not in _ASK_SMARTCTL:
         return state
     answers = _Answers()
@@ -178,7 +182,7 @@ def _ask(state: DriveState, machine: Machine) -> DriveState:
         answers = _ask_nvme_cli(state.device, machine)
     if not answers.silent and not answers.complete:
         answers = _ask_smartctl(state.device, machine, answers)
-    return _merge(state, answers)
+    return _merge_identified_state(state, answers)
 
 
 def _ask_nvme_cli(device: str, machine: Machine) -> _Answers:
@@ -227,7 +231,7 @@ def _ask_smartctl(device: str, machine: Machine, answers: _Answers) -> _Answers:
     return replace(answers, smart=smart, report=report, problems=(*before, *report.problems))
 
 
-def _merge(state: DriveState, answers: _Answers) -> DriveState:
+def _merge_identified_state(state: DriveState, answers: _Answers) -> DriveState:
     """The values of sysfs, completed by those of the tools."""
     controller = answers.controller or nvme_pages.Controller()
     namespace = answers.namespace or nvme_pages.Namespace()

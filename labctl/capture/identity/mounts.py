@@ -53,14 +53,20 @@ def parse_mountinfo(text: str) -> tuple[Mount, ...]:
         before, separator, after = line.partition(" - ")
         fields, tail = before.split(" "), after.split(" ")
         if separator and len(fields) >= 5 and len(tail) >= 2:
-            options = _unescape(tail[2]) if len(tail) > 2 else ""
+            options = _unescape_mount_field(tail[2]) if len(tail) > 2 else ""
             found.append(
-                Mount(_unescape(fields[4]), fields[2], tail[0], _unescape(tail[1]), options)
+                Mount(
+                    _unescape_mount_field(fields[4]),
+                    fields[2],
+                    tail[0],
+                    _unescape_mount_field(tail[1]),
+                    options,
+                )
             )
     return tuple(found)
 
 
-def _unescape(field: str) -> str:
+def _unescape_mount_field(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 

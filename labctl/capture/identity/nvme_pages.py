@@ -84,37 +84,37 @@ def parse_id_ctrl(page: bytes) -> Controller | None:
     """Identify Controller; None where it is too short, or was never filled in."""
     if len(page) < IDENTIFY_BYTES or not any(page[:IDENTIFY_BYTES]):
         return None
-    attributes = _number(page, 96, 4)
+    attributes = _number_in_nvme_page(page, 96, 4)
     states = min(page[263] + 1, _MOST_POWER_STATES)
     return Controller(
-        serial=_words(page[4:24]),
-        model=_words(page[24:64]),
-        firmware=_words(page[64:72]),
-        capacity_bytes=integer(_number(page, 280, 16)) or None,
-        warning_celsius=_celsius(page, 266),
-        critical_celsius=_celsius(page, 268),
-        host_thermal_management=bool(_number(page, 322, 2) & 1),
-        min_thermal_celsius=_celsius(page, 324),
-        max_thermal_celsius=_celsius(page, 326),
+        serial=_words_in_nvme_page(page[4:24]),
+        model=_words_in_nvme_page(page[24:64]),
+        firmware=_words_in_nvme_page(page[64:72]),
+        capacity_bytes=integer(_number_in_nvme_page(page, 280, 16)) or None,
+        warning_celsius=_celsius_in_nvme_page(page, 266),
+        critical_celsius=_celsius_in_nvme_page(page, 268),
+        host_thermal_management=bool(_number_in_nvme_page(page, 322, 2) & 1),
+        min_thermal_celsius=_celsius_in_nvme_page(page, 324),
+        max_thermal_celsius=_celsius_in_nvme_page(page, 326),
         power_states=tuple(_power_state(page, number) for number in range(states)),
         has_power_limit=bool(attributes >> 20 & 1),
         has_power_measurement=bool(attributes >> 21 & 1),
-        longest_measurement_minutes=_number(page, 394, 2) or None,
+        longest_measurement_minutes=_number_in_nvme_page(page, 394, 2) or None,
     )
 
 
 def _power_state(page: bytes, number: int) -> PowerState:
     at = 2048 + _POWER_STATE_BYTES * number
     flags = page[at + 3]
-    max_power = _number(page, at, 2)
+    max_power = _number_in_nvme_page(page, at, 2)
     return PowerState(
         number=number,
         max_watts=max_power * (0.0001 if flags & 1 else 0.01) if max_power else None,
         operational=not flags & 2,
-        entry_us=_number(page, at + 4, 4) or None,
-        exit_us=_number(page, at + 8, 4) or None,
-        idle_watts=watts(_number(page, at + 16, 2), page[at + 18] >> 6),
-        active_watts=watts(_number(page, at + 20, 2), page[at + 22] >> 6),
+        entry_us=_number_in_nvme_page(page, at + 4, 4) or None,
+        exit_us=_number_in_nvme_page(page, at + 8, 4) or None,
+        idle_watts=watts(_number_in_nvme_page(page, at + 16, 2), page[at + 18] >> 6),
+        active_watts=watts(_number_in_nvme_page(page, at + 20, 2), page[at + 22] >> 6),
     )
 
 
@@ -127,7 +127,7 @@ def parse_id_ns(page: bytes) -> Namespace | None:
     if count > _FORMATS_OF_4_BITS:  # bits 6:5 are the upper ones of the index
         in_use |= (chosen >> 5 & 0b11) << 4
     formats = [
-        (index, page[at + 2], _number(page, at, 2))
+        (index, page[at + 2], _number_in_nvme_page(page, at, 2))
         for index, at in ((index, 128 + 4 * index) for index in range(min(count, 64)))
     ]
     return Namespace(
@@ -144,11 +144,14 @@ def parse_smart_log(page: bytes) -> SmartLog | None:
     """The SMART / Health log (02h); None where it is too short, or was never filled in."""
     if len(page) < SMART_BYTES:
         return None
-    composite = _celsius(page, 1)
+    composite = _celsius_in_nvme_page(page, 1)
     warning = within(CRITICAL_WARNINGS, page[0])
     if composite is None and (warning is None or not any(page[:SMART_BYTES])):
         return None
-    sensors = {f"sensor_{index + 1}": _celsius(page, 200 + 2 * index) for index in range(_SENSORS)}
+    sensors = {
+        f"sensor_{index + 1}": _celsius_in_nvme_page(page, 200 + 2 * index)
+        for index in range(_SENSORS)
+    }
     return SmartLog(
         source="nvme smart-log",
         composite_celsius=composite,
@@ -156,24 +159,24 @@ def parse_smart_log(page: bytes) -> SmartLog | None:
         critical_warning=warning,
         available_spare=within(100, page[3]),
         percentage_used=page[5],
-        data_units_read=_counter(page, 32),
-        data_units_written=_counter(page, 48),
-        host_read_commands=_counter(page, 64),
-        host_write_commands=_counter(page, 80),
-        controller_busy_time=_counter(page, 96),
-        power_cycles=_counter(page, 112),
-        power_on_hours=_counter(page, 128),
-        unsafe_shutdowns=_counter(page, 144),
-        media_errors=_counter(page, 160),
-        num_err_log_entries=_counter(page, 176),
-        warning_temp_time=counter_of_32_bits(_number(page, 192, 4)),
-        critical_comp_time=counter_of_32_bits(_number(page, 196, 4)),
-        thm_temp1_trans_count=counter_of_32_bits(_number(page, 216, 4)),
-        thm_temp2_trans_count=counter_of_32_bits(_number(page, 220, 4)),
-        thm_temp1_total_time=counter_of_32_bits(_number(page, 224, 4)),
-        thm_temp2_total_time=counter_of_32_bits(_number(page, 228, 4)),
-        lifetime_energy=integer(_number(page, 232, 8)) or None,
-        interval_watts=power(_number(page, 240, 4)),
+        data_units_read=_counter_in_nvme_page(page, 32),
+        data_units_written=_counter_in_nvme_page(page, 48),
+        host_read_commands=_counter_in_nvme_page(page, 64),
+        host_write_commands=_counter_in_nvme_page(page, 80),
+        controller_busy_time=_counter_in_nvme_page(page, 96),
+        power_cycles=_counter_in_nvme_page(page, 112),
+        power_on_hours=_counter_in_nvme_page(page, 128),
+        unsafe_shutdowns=_counter_in_nvme_page(page, 144),
+        media_errors=_counter_in_nvme_page(page, 160),
+        num_err_log_entries=_counter_in_nvme_page(page, 176),
+        warning_temp_time=counter_of_32_bits(_number_in_nvme_page(page, 192, 4)),
+        critical_comp_time=counter_of_32_bits(_number_in_nvme_page(page, 196, 4)),
+        thm_temp1_trans_count=counter_of_32_bits(_number_in_nvme_page(page, 216, 4)),
+        thm_temp2_trans_count=counter_of_32_bits(_number_in_nvme_page(page, 220, 4)),
+        thm_temp1_total_time=counter_of_32_bits(_number_in_nvme_page(page, 224, 4)),
+        thm_temp2_total_time=counter_of_32_bits(_number_in_nvme_page(page, 228, 4)),
+        lifetime_energy=integer(_number_in_nvme_page(page, 232, 8)) or None,
+        interval_watts=power(_number_in_nvme_page(page, 240, 4)),
     )
 
 
@@ -182,17 +185,21 @@ def with_extended_smart(log: SmartLog, page: bytes) -> SmartLog:
     ``page`` is too short, or another page."""
     if len(page) < EXTENDED_SMART_BYTES or page[496:512] != _EXTENDED_SMART_GUID:
         return log
-    version = _number(page, 494, 2)
+    version = _number_in_nvme_page(page, 494, 2)
     hottest = plausible(float(page[222])) if page[222] and version >= _WITH_HOTTEST else None
-    changes = integer(_number(page, 200, 8)) if version >= _WITH_POWER_STATE_CHANGES else None
+    changes = (
+        integer(_number_in_nvme_page(page, 200, 8))
+        if version >= _WITH_POWER_STATE_CHANGES
+        else None
+    )
     return replace(
         log,
-        media_bytes_written=_counter(page, 0),
-        media_bytes_read=_counter(page, 16),
+        media_bytes_written=_counter_in_nvme_page(page, 0),
+        media_bytes_read=_counter_in_nvme_page(page, 16),
         thermal_throttling_events=page[96],
         thermal_throttling_level=within(_MOST_THROTTLED, page[97]),
-        incomplete_shutdowns=counter_of_32_bits(_number(page, 112, 4)),
-        power_loss_events=_counter(page, 160),
+        incomplete_shutdowns=counter_of_32_bits(_number_in_nvme_page(page, 112, 4)),
+        power_loss_events=_counter_in_nvme_page(page, 160),
         power_state_changes=changes,
         hottest_celsius=hottest,
     )
@@ -203,30 +210,33 @@ def parse_power_measurement(page: bytes) -> PowerMeasurement | None:
     that are whole."""
     if len(page) < MEASUREMENT_BYTES:
         return None
-    attributes, size = _number(page, 2, 2), _bin_bytes(page)
+    attributes, size = _number_in_nvme_page(page, 2, 2), _bin_bytes(page)
     starts = range(MEASUREMENT_BYTES, min(len(page) - 7, whole_measurement_bytes(page)), size)
-    bins = [(power(_number(page, at + 4, 4)) or 0.0, _number(page, at, 4)) for at in starts]
+    bins = [
+        (power(_number_in_nvme_page(page, at + 4, 4)) or 0.0, _number_in_nvme_page(page, at, 4))
+        for at in starts
+    ]
     return PowerMeasurement(
         is_on=bool(attributes & 1),
         generation=page[1],
-        intervals=_number(page, 8, 4),
-        average_watts=power(_number(page, 40, 4)),
-        maximum_watts=power(_number(page, 44, 4)),
+        intervals=_number_in_nvme_page(page, 8, 4),
+        average_watts=power(_number_in_nvme_page(page, 40, 4)),
+        maximum_watts=power(_number_in_nvme_page(page, 44, 4)),
         percent_error=within(_MOST_PERCENT, page[56]),
         is_estimated=bool(attributes & 4),
         has_gaps=bool(attributes & 2),
         bins=tuple(one for one in bins if one[1]),
-        beyond_last_bin=_number(page, 32, 4),
+        beyond_last_bin=_number_in_nvme_page(page, 32, 4),
     )
 
 
 def whole_measurement_bytes(page: bytes) -> int:
     """How long log page 25h is with all bins of its histogram, by what its first 64 bytes say."""
-    return MEASUREMENT_BYTES + _number(page, 12, 2) * _bin_bytes(page)
+    return MEASUREMENT_BYTES + _number_in_nvme_page(page, 12, 2) * _bin_bytes(page)
 
 
 def _bin_bytes(page: bytes) -> int:
-    return max(_number(page, 24, 2), 8)
+    return max(_number_in_nvme_page(page, 24, 2), 8)
 
 
 def parse_sanitize_log(page: bytes) -> tuple[int, int] | None:
@@ -234,7 +244,7 @@ def parse_sanitize_log(page: bytes) -> tuple[int, int] | None:
     too short."""
     if len(page) < SANITIZE_BYTES:
         return None
-    return _number(page, 0, 2), _number(page, 2, 2) & 0b111
+    return _number_in_nvme_page(page, 0, 2), _number_in_nvme_page(page, 2, 2) & 0b111
 
 
 def power(field: int) -> float | None:
@@ -257,20 +267,20 @@ def watts(value: int, scale: int) -> float | None:
     return None if unit is None or value in (0, 0xFFFF) else value * unit
 
 
-def _number(page: bytes, at: int, size: int) -> int:
+def _number_in_nvme_page(page: bytes, at: int, size: int) -> int:
     return int.from_bytes(page[at : at + size], "little")
 
 
-def _counter(page: bytes, at: int) -> int | None:
+def _counter_in_nvme_page(page: bytes, at: int) -> int | None:
     """A counter of 128 bits; None where it is filled with ones, or was never written."""
-    return integer(_number(page, at, 16))
+    return integer(_number_in_nvme_page(page, at, 16))
 
 
-def _celsius(page: bytes, at: int) -> float | None:
+def _celsius_in_nvme_page(page: bytes, at: int) -> float | None:
     """°C of a field in kelvin, where 0 is "not reported"; None where no drive can have it."""
-    kelvin = _number(page, at, 2)
+    kelvin = _number_in_nvme_page(page, at, 2)
     return plausible(float(kelvin - _WHOLE_KELVIN)) if kelvin else None
 
 
-def _words(field: bytes) -> str:
+def _words_in_nvme_page(field: bytes) -> str:
     return text(field.decode("ascii", "replace"))

@@ -78,8 +78,8 @@ def parse_smartctl(output: str) -> SmartctlReport | None:
     data = json_object(output)
     if data is None or "smartctl" not in data:
         return None
-    limits = _section(data, "nvme_composite_temperature_threshold")
-    heat = _section(data, "temperature")
+    limits = _smartctl_section(data, "nvme_composite_temperature_threshold")
+    heat = _smartctl_section(data, "temperature")
     smart = _smart(data)
     return SmartctlReport(
         model=text(data.get("model_name") or data.get("scsi_model_name") or data.get("product")),
@@ -87,7 +87,7 @@ def parse_smartctl(output: str) -> SmartctlReport | None:
         firmware=text(
             data.get("firmware_version") or data.get("scsi_revision") or data.get("revision")
         ),
-        size_bytes=integer(_section(data, "user_capacity").get("bytes"))
+        size_bytes=integer(_smartctl_section(data, "user_capacity").get("bytes"))
         or integer(data.get("nvme_total_capacity")),
         warning_celsius=_first_celsius(limits.get("warning"), heat.get("op_limit_max")),
         critical_celsius=_first_celsius(
@@ -103,23 +103,23 @@ def parse_smartctl(output: str) -> SmartctlReport | None:
     )
 
 
-def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _smartctl_section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = data.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _items(value: Any) -> list[dict[str, Any]]:
+def _smartctl_items(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _problems(data: Mapping[str, Any], smart: SmartLog | None) -> Iterable[str]:
-    about = _section(data, "smartctl")
+    about = _smartctl_section(data, "smartctl")
     version = data.get("json_format_version")
     if isinstance(version, list) and version and (integer(version[0]) or 0) > _KNOWN_FORMAT:
         yield f"smartctl prints JSON format {version[0]}, labctl knows {_KNOWN_FORMAT}; update it"
-    messages = [text(item.get("string")) for item in _items(about.get("messages"))]
+    messages = [text(item.get("string")) for item in _smartctl_items(about.get("messages"))]
     status = integer(about.get("exit_status")) or 0
-    if smart is None and boolean(_section(data, "smart_support").get("enabled")) is False:
+    if smart is None and boolean(_smartctl_section(data, "smart_support").get("enabled")) is False:
         yield "no SMART: it is switched off in the drive; smartctl -s on switches it on"
     elif status & _COULD_NOT_ASK or (status & _COMMAND_FAILED and smart is None):
         why = "; ".join(messages) or f"exit status {status}"
@@ -129,12 +129,12 @@ def _problems(data: Mapping[str, Any], smart: SmartLog | None) -> Iterable[str]:
 
 
 def _smart(data: Mapping[str, Any]) -> SmartLog | None:
-    log = _section(data, _NVME_LOG)
+    log = _smartctl_section(data, _NVME_LOG)
     attributes = _ata_attributes(data)
-    hours = integer(_section(data, "power_on_time").get("hours"))
+    hours = integer(_smartctl_section(data, "power_on_time").get("hours"))
     cycles = integer(data.get("power_cycle_count"))
-    degrees = _composite(data, log, attributes)
-    passed = boolean(_section(data, "smart_status").get("passed"))
+    degrees = _smartctl_composite_celsius(data, log, attributes)
+    passed = boolean(_smartctl_section(data, "smart_status").get("passed"))
     if not log and not attributes and degrees is None and hours is None and passed is None:
         return None
     warning = within(CRITICAL_WARNINGS, log.get("critical_warning"))
@@ -154,8 +154,12 @@ def _smart(data: Mapping[str, Any]) -> SmartLog | None:
         percentage_used=within(255, _worn(data, log)),
         host_read_commands=integer(log.get("host_reads")),
         host_write_commands=integer(log.get("host_writes")),
-        power_cycles=_first(integer(log.get("power_cycles")), cycles, _POWER_CYCLES, attributes),
-        power_on_hours=_first(integer(log.get("power_on_hours")), hours, _POWER_ON_HOURS, {}),
+        power_cycles=_first_smartctl_count(
+            integer(log.get("power_cycles")), cycles, _POWER_CYCLES, attributes
+        ),
+        power_on_hours=_first_smartctl_count(
+            integer(log.get("power_on_hours")), hours, _POWER_ON_HOURS, {}
+        ),
         passed=passed,
         ata_attributes=attributes,
         **{name: integer(log.get(name)) for name in _SAME_NAMES},
@@ -165,12 +169,14 @@ def _smart(data: Mapping[str, Any]) -> SmartLog | None:
 
 def _spare(data: Mapping[str, Any], log: Mapping[str, Any]) -> Any:
     """In percent; from smartmontools 7.4 the same field for every kind of drive."""
-    return log.get("available_spare", _section(data, "spare_available").get("current_percent"))
+    return log.get(
+        "available_spare", _smartctl_section(data, "spare_available").get("current_percent")
+    )
 
 
 def _worn(data: Mapping[str, Any], log: Mapping[str, Any]) -> Any:
     """In percent of the rated life; the names of 7.4 on, and of SCSI and ATA before."""
-    general = _section(data, "endurance_used").get("current_percent")
+    general = _smartctl_section(data, "endurance_used").get("current_percent")
     scsi = data.get("scsi_percentage_used_endurance_indicator")
     found = (log.get("percentage_used"), general, scsi, _ata_worn(data))
     return next((value for value in found if value is not None), None)
@@ -178,34 +184,34 @@ def _worn(data: Mapping[str, Any], log: Mapping[str, Any]) -> Any:
 
 def _ata_worn(data: Mapping[str, Any]) -> Any:
     """Page 07h of the device statistics (ACS), where its flag marks it as valid."""
-    pages = _items(_section(data, "ata_device_statistics").get("pages"))
-    entries = (entry for page in pages for entry in _items(page.get("table")))
+    pages = _smartctl_items(_smartctl_section(data, "ata_device_statistics").get("pages"))
+    entries = (entry for page in pages for entry in _smartctl_items(page.get("table")))
     return next(
         (
             entry.get("value")
             for entry in entries
             if entry.get("name") == "Percentage Used Endurance Indicator"
-            and boolean(_section(entry, "flags").get("valid")) is not False
+            and boolean(_smartctl_section(entry, "flags").get("valid")) is not False
         ),
         None,
     )
 
 
-def _first(
+def _first_smartctl_count(
     log: int | None, general: int | None, attribute: str, attributes: Mapping[str, int]
 ) -> int | None:
     return next((found for found in (log, general) if found is not None), attributes.get(attribute))
 
 
-def _composite(
+def _smartctl_composite_celsius(
     data: Mapping[str, Any], log: Mapping[str, Any], attributes: Mapping[str, int]
 ) -> float | None:
-    current = celsius(_section(data, "temperature").get("current"))
+    current = celsius(_smartctl_section(data, "temperature").get("current"))
     if log:
         return current if current is not None else celsius(log.get("temperature"))
     if current:
         return current  # SCSI and ATA report 0 for "none"
-    reports = _section(data, "scsi_environmental_reports").values()
+    reports = _smartctl_section(data, "scsi_environmental_reports").values()
     reported = (item.get("current") for item in reports if isinstance(item, dict))
     return _first_celsius(*reported, *_ata_temperatures(data, attributes))
 
@@ -217,8 +223,8 @@ def _first_celsius(*values: Any) -> float | None:
 def _ata_temperatures(data: Mapping[str, Any], attributes: Mapping[str, int]) -> Iterable[Any]:
     """As smartctl shows them ("32 (Min/Max 22/45)", "32.5"), or the lowest byte of the raw word."""
     shown = {
-        text(str(item.get("id"))): text(_section(item, "raw").get("string"))
-        for item in _items(_section(data, "ata_smart_attributes").get("table"))
+        text(str(item.get("id"))): text(_smartctl_section(item, "raw").get("string"))
+        for item in _smartctl_items(_smartctl_section(data, "ata_smart_attributes").get("table"))
     }
     for attribute in (_CELSIUS, _AIRFLOW_CELSIUS):
         if attribute in attributes:
@@ -229,9 +235,9 @@ def _ata_temperatures(data: Mapping[str, Any], attributes: Mapping[str, int]) ->
 
 def _ata_attributes(data: Mapping[str, Any]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for item in _items(_section(data, "ata_smart_attributes").get("table")):
+    for item in _smartctl_items(_smartctl_section(data, "ata_smart_attributes").get("table")):
         attribute = integer(item.get("id"))
-        raw = integer(_section(item, "raw").get("value"))
+        raw = integer(_smartctl_section(item, "raw").get("value"))
         if attribute is not None and raw is not None:
             found[str(attribute)] = raw
     return found
@@ -241,18 +247,18 @@ def _power_states(value: Any) -> tuple[PowerState, ...]:
     return tuple(
         PowerState(
             number=index,
-            max_watts=_watts(item.get("max_power")),
+            max_watts=_smartctl_watts(item.get("max_power")),
             operational=not boolean(item.get("non_operational_state")),
             entry_us=integer(item.get("entry_latency_us")),
             exit_us=integer(item.get("exit_latency_us")),
-            idle_watts=_watts(item.get("idle_power")),
-            active_watts=_watts(item.get("active_power")),
+            idle_watts=_smartctl_watts(item.get("idle_power")),
+            active_watts=_smartctl_watts(item.get("active_power")),
         )
-        for index, item in enumerate(_items(value))
+        for index, item in enumerate(_smartctl_items(value))
     )
 
 
-def _watts(value: Any) -> float | None:
+def _smartctl_watts(value: Any) -> float | None:
     if not isinstance(value, dict):
         return None
     amount, units = number(value.get("value")), number(value.get("units_per_watt"))
@@ -260,11 +266,11 @@ def _watts(value: Any) -> float | None:
 
 
 def _lba_formats(data: Mapping[str, Any]) -> tuple[LbaFormat, ...]:
-    namespaces = _items(data.get("nvme_namespaces"))
+    namespaces = _smartctl_items(data.get("nvme_namespaces"))
     first = namespaces[0] if namespaces else {}
     formats = tuple(
         LbaFormat(size, integer(item.get("metadata_bytes")) or 0, bool(item.get("formatted")))
-        for item in _items(first.get("lba_formats"))
+        for item in _smartctl_items(first.get("lba_formats"))
         if (size := integer(item.get("data_bytes")))
     )
     used = integer(first.get("formatted_lba_size"))

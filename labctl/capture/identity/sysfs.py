@@ -54,10 +54,10 @@ def read_link(controller: str, machine: Machine) -> PcieLink | None:
 def parse_link(files: Mapping[str, str]) -> PcieLink | None:
     """The link from the texts of sysfs; None for "Unknown" and impossible widths."""
     link = PcieLink(
-        speed_gt_s=_speed(files.get("current_link_speed", "")),
-        width=_width(files.get("current_link_width", "")),
-        max_speed_gt_s=_speed(files.get("max_link_speed", "")),
-        max_width=_width(files.get("max_link_width", "")),
+        speed_gt_s=_sysfs_link_speed(files.get("current_link_speed", "")),
+        width=_sysfs_link_width(files.get("current_link_width", "")),
+        max_speed_gt_s=_sysfs_link_speed(files.get("max_link_speed", "")),
+        max_width=_sysfs_link_width(files.get("max_link_width", "")),
     )
     return None if link == PcieLink() else link
 
@@ -117,7 +117,7 @@ def slow_slot(link: PcieLink, ports: Sequence[PciePort] = ()) -> str:
         above = ports[-1].link if ports else None
         advice = "use another slot or adapter"
         if above is not None and above.max_bytes_per_s and link.max_bytes_per_s:
-            could = _link(above.max_speed_gt_s, above.max_width)
+            could = _link_text(above.max_speed_gt_s, above.max_width)
             if above.max_bytes_per_s < link.max_bytes_per_s:
                 advice = f"the slot (port {ports[-1].address}) can do no more than {could}: use "
                 advice += "another one"
@@ -125,8 +125,9 @@ def slow_slot(link: PcieLink, ports: Sequence[PciePort] = ()) -> str:
                 advice = f"the slot (port {ports[-1].address}) could {could} too: reseat the "
                 advice += "drive, try without an adapter, look into the firmware's settings"
         return (
-            f"the drive is in a slow slot: its link runs at {_link(link.speed_gt_s, link.width)}, "
-            f"it could {_link(link.max_speed_gt_s, link.max_width)}; {advice}, {consequence}"
+            "the drive is in a slow slot: its link runs at "
+            f"{_link_text(link.speed_gt_s, link.width)}, it could "
+            f"{_link_text(link.max_speed_gt_s, link.max_width)}; {advice}, {consequence}"
         )
     for port in ports:
         port_bytes_per_s = port.link.bytes_per_s if port.link is not None else None
@@ -138,23 +139,24 @@ def slow_slot(link: PcieLink, ports: Sequence[PciePort] = ()) -> str:
             and port_bytes_per_s < own_bytes_per_s
         ):
             return (
-                f"the drive's own link runs at {_link(link.speed_gt_s, link.width)}, but port "
-                f"{port.address} above it only at {_link(port.link.speed_gt_s, port.link.width)}: "
+                f"the drive's own link runs at {_link_text(link.speed_gt_s, link.width)}, but port "
+                f"{port.address} above it only at "
+                f"{_link_text(port.link.speed_gt_s, port.link.width)}: "
                 f"use another slot, {consequence}"
             )
     return ""
 
 
-def _link(speed: float | None, width: int | None) -> str:
+def _link_text(speed: float | None, width: int | None) -> str:
     return f"{'?' if speed is None else f'{speed:g}'} GT/s x{width or '?'}"
 
 
-def _speed(text: str) -> float | None:
+def _sysfs_link_speed(text: str) -> float | None:
     match = re.match(r"\s*(\d+(?:\.\d+)?)\s*GT/s", text)
     return float(match[1]) if match else None
 
 
-def _width(text: str) -> int | None:
+def _sysfs_link_width(text: str) -> int | None:
     plain = text.strip().removeprefix("x")
     width = int(plain) if plain.isdecimal() else 0
     return None if width in _UNKNOWN_WIDTHS else width
@@ -183,15 +185,15 @@ def parse_sensors(texts: Mapping[str, str]) -> tuple[TemperatureSensor, ...]:
         sensor = TemperatureSensor(
             name=label,
             path=path,
-            celsius=_millidegrees(texts[path]),
-            max_celsius=_millidegrees(texts.get(f"{stem}_max", "")),
-            critical_celsius=_millidegrees(texts.get(f"{stem}_crit", "")),
+            celsius=_sysfs_celsius(texts[path]),
+            max_celsius=_sysfs_celsius(texts.get(f"{stem}_max", "")),
+            critical_celsius=_sysfs_celsius(texts.get(f"{stem}_crit", "")),
         )
         found.setdefault(label, sensor)
     return tuple(found.values())
 
 
-def _millidegrees(text: str) -> float | None:
+def _sysfs_celsius(text: str) -> float | None:
     """In °C; None also for what the nvme driver makes of 65535 K (no limit set) and of 0 K."""
     try:
         return plausible(int(text) / 1000)

@@ -114,7 +114,7 @@ def boolean(value: Any) -> bool | None:
 def celsius(value: Any) -> float | None:
     """°C from a field that is in °C, but may have been left in kelvin. None where no drive can
     have it."""
-    found = _degrees(value)
+    found = _tool_output_degrees(value)
     if found is None or found == _ABSENT:
         return None
     if found >= _SCALES_APART:
@@ -128,7 +128,7 @@ def plausible(degrees_celsius: float) -> float | None:
     return degrees_celsius if _COLDEST_CELSIUS < degrees_celsius < _HOTTEST_CELSIUS else None
 
 
-def _degrees(value: Any) -> float | None:
+def _tool_output_degrees(value: Any) -> float | None:
     if isinstance(value, bool) or (isinstance(value, str) and _FAHRENHEIT.search(value)):
         return None
     return number(value)

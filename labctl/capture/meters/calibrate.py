@@ -68,21 +68,23 @@ def take_zeros(rig: Rig, names: Sequence[str], seconds: float) -> tuple[Zero, ..
     obvious = [
         why
         for name, readings in session.readings.items()
-        if (why := why_not_zero(_info(name, readings), np.array(readings.values)))
+        if (
+            why := why_not_zero(_calibrated_channel_info(name, readings), np.array(readings.values))
+        )
     ]
     if obvious:
         raise Refused(_not_off(rig, names, obvious))
     taken = utc_now()
-    return tuple(_zero(name, session, taken) for name in names)
+    return tuple(_calibrated_zero(name, session, taken) for name in names)
 
 
-def _info(name: str, readings: ChannelReadings) -> ChannelInfo:
+def _calibrated_channel_info(name: str, readings: ChannelReadings) -> ChannelInfo:
     return ChannelInfo.of(name.partition(".")[0], readings.channel)
 
 
-def _zero(name: str, session: CollectedReadings, taken: str) -> Zero:
+def _calibrated_zero(name: str, session: CollectedReadings, taken: str) -> Zero:
     readings = session.readings[name]
-    info = _info(name, readings)
+    info = _calibrated_channel_info(name, readings)
     mean, scatter = mean_and_scatter(np.array(readings.values))
     return Zero(
         channel=name,
@@ -131,7 +133,7 @@ def cross_check(
 
     Raises ConfigurationError when they do not measure the same, RunFailed when they cannot be read.
     """
-    sides = _shunts(rig, pair)
+    sides = _calibration_shunts(rig, pair)
     warm = [rail.shunt_temperature for rail in sides if rail is not None]
     names = dict.fromkeys([*pair, *(name for name in warm if name is not None)])
     session = collect_readings(rig, [*names], seconds, FEWEST_READINGS)
@@ -172,7 +174,7 @@ def cross_check(
     return check, found, used
 
 
-def _shunts(rig: Rig, pair: tuple[str, str]) -> tuple[RailInfo | None, RailInfo | None]:
+def _calibration_shunts(rig: Rig, pair: tuple[str, str]) -> tuple[RailInfo | None, RailInfo | None]:
     """The rail whose shunt turns a side's volts into amps, where the two sides need it.
 
     Raises ConfigurationError when they do not measure the same.
@@ -243,14 +245,14 @@ def drive_off(rig: Rig, names: Sequence[str]) -> Iterator[None]:
     try:
         for name in names:
             off.append(name)
-            _switch(rig, name, on=False)
+            _switch_for_calibration(rig, name, on=False)
         time.sleep(SETTLE_S)
         yield
     finally:
         failed = []
         for name in off:
             try:
-                _switch(rig, name, on=True)
+                _switch_for_calibration(rig, name, on=True)
             except RunFailed as error:
                 failed.append(f"{error}: THE DRIVE MAY STILL BE OFF, switch it on yourself")
         if failed:
@@ -258,7 +260,7 @@ def drive_off(rig: Rig, names: Sequence[str]) -> Iterator[None]:
         time.sleep(SETTLE_S)
 
 
-def _switch(rig: Rig, name: str, *, on: bool) -> None:
+def _switch_for_calibration(rig: Rig, name: str, *, on: bool) -> None:
     """An instrument has one owner at a time: it is opened for this alone, and closed again."""
     instrument = rig.create_instruments(time.monotonic_ns)[name]
     assert isinstance(instrument, PowerSwitch)

@@ -62,18 +62,18 @@ def samplings(rig: Rig) -> Iterator[Sampling]:
     for name, channels in rig.channels.items():
         for channel in channels:
             if f"{name}.{channel.name}" in wanted and channel.interval_s > 0:
-                yield _sampling(name, settings_of(rig, name), channel)
+                yield _sampling_gap(name, settings_of(rig, name), channel)
                 break
 
 
-def _sampling(name: str, settings: Any, channel: Channel) -> Sampling:
+def _sampling_gap(name: str, settings: Any, channel: Channel) -> Sampling:
     integrated = min(channel.aperture_s / channel.interval_s, 1.0)
     spot = BlindSpot(channel.interval_s, integrated, regular=0.0 if channel.dither > 0 else 1.0)
-    remedies = tuple(_remedies(settings, channel)) if spot.noteworthy else ()
+    remedies = tuple(_settings_closing_gap(settings, channel)) if spot.noteworthy else ()
     return Sampling(name, spot, channel.dither, remedies)
 
 
-def _remedies(settings: Any, channel: Channel) -> Iterator[str]:
+def _settings_closing_gap(settings: Any, channel: Channel) -> Iterator[str]:
     if hasattr(settings, "dither"):
         if not settings.dither:
             yield "dither = true"
@@ -115,11 +115,11 @@ def without_ratios(interval_s: float, least_s: float) -> float:
     first, last = math.ceil(0.9 * interval_s / digit), math.floor(1.1 * interval_s / digit)
     candidates = [float(f"{number * digit:.4g}") for number in range(first, last + 1)]
     fitting = [one for one in candidates if one >= least_s * OVERHEAD]
-    best = max(fitting, key=_clearance, default=interval_s)
-    return best if _clearance(best) > _clearance(interval_s) else interval_s
+    best = max(fitting, key=_gap_irregularity, default=interval_s)
+    return best if _gap_irregularity(best) > _gap_irregularity(interval_s) else interval_s
 
 
-def _clearance(interval_s: float) -> float:
+def _gap_irregularity(interval_s: float) -> float:
     found = [1.0]
     for period_s in COMMON_PERIODS_S:
         for order in range(1, _HARMONICS + 1):

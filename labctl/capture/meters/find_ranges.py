@@ -71,13 +71,15 @@ def ranging_plan(phases: Sequence[Phase]) -> Plan:
         return phase.queue_depth * phase.jobs * phase.block_size_bytes, phase.queue_depth
 
     heaviest = [max(work, key=writes), max(work, key=under_way)] if work else []
-    sweeps = [_sweep(phase) for phase in dict.fromkeys(phase.point for phase in heaviest)]
+    sweeps = [
+        _range_finding_sweep(phase) for phase in dict.fromkeys(phase.point for phase in heaviest)
+    ]
     return Plan(
         name="ranging", idle_before_s=1.0, idle_after_s=0.0, sweeps=sweeps or [HEAVIEST_READS]
     )
 
 
-def _sweep(phase: Phase) -> Sweep:
+def _range_finding_sweep(phase: Phase) -> Sweep:
     axes = {
         "name": "ranging",
         "pattern": phase.pattern.value,
@@ -117,18 +119,18 @@ def larger_ranges(rig: Rig, record: RunRecord) -> dict[str, float]:
         instrument = name.partition(".")[0]
         settings = settings_of(rig, instrument)
         if isinstance(settings, MultimeterSettings):
-            larger = _above(settings.ranges, settings.range, settings.function)
+            larger = _range_above(settings.ranges, settings.range, settings.function)
             if larger is not None:
                 found[instrument] = larger
     return found
 
 
-def _above(ranges: Sequence[float], present: float, function: str) -> float | None:
-    usable = _usable(ranges, present, function)
+def _range_above(ranges: Sequence[float], present: float, function: str) -> float | None:
+    usable = _usable_ranges(ranges, present, function)
     return next((value for value in usable if value > present), None)
 
 
-def _usable(ranges: Sequence[float], present: float, function: str) -> list[float]:
+def _usable_ranges(ranges: Sequence[float], present: float, function: str) -> list[float]:
     """The ranges that are reached without moving a lead."""
     small = present <= HIGHEST_OF_SMALL_SOCKET_AMPS
     return [
@@ -159,14 +161,14 @@ def suggestions(rig: Rig, used: Rig, record: RunRecord) -> Iterator[Suggestion]:
         if not ranges:
             continue
         present = settings_of(used, name).range
-        usable = _usable(ranges, present, settings.function)
+        usable = _usable_ranges(ranges, present, settings.function)
         channel = used.channels[name][0]
         values = record.readings(f"{name}.{channel.name}")["v"]
         peak = float(np.abs(values).max()) if len(values) else None
         found: float | None = None
         why = ""
         if f"{name}.{channel.name}" in cut_off:
-            found = _above(usable, present, settings.function)
+            found = _range_above(usable, present, settings.function)
             why = "cut off: the peak is not known; "
             why += "run it again with this range" if found else "move the lead, or a smaller shunt"
         elif peak is None:

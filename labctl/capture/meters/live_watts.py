@@ -134,10 +134,10 @@ class LiveWatts:
         next_ns = sensed.t_ns[0] if len(sensed.t_ns) else t_ns[-1] + 1
         before = int(np.searchsorted(volts.t_ns, next_ns, side="right")) - 1
         volts.keep_from(max(before, 0))
-        return _grouped(t.astype(np.int64) + origin_ns, watts)
+        return _grouped_live_watts(t.astype(np.int64) + origin_ns, watts)
 
 
-def _grouped(t_ns: Ints, watts: Floats) -> tuple[Ints, Floats]:
+def _grouped_live_watts(t_ns: Ints, watts: Floats) -> tuple[Ints, Floats]:
     """Means over the readings of each ``GROUP_S``, at the time of the last of them."""
     if len(t_ns) < 2:
         return t_ns, watts

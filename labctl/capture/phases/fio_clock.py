@@ -93,7 +93,7 @@ def fio_clock(printed: Sequence[PrintedTimes]) -> FioClock | None:
         x, y = x[prompt], y[prompt]
     if len(x) < FEWEST_STATUSES:
         return None
-    prompt = _prompt(x, y)
+    prompt = _usable_for_fio_clock(x, y)
     x, y = x[prompt], y[prompt]
     x, y = x - x.mean(), y - y.mean()
     spread = float(x @ x)
@@ -107,18 +107,18 @@ def fio_clock(printed: Sequence[PrintedTimes]) -> FioClock | None:
     return FioClock(1.0 / slope, u / slope**2, count)
 
 
-def _prompt(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _usable_for_fio_clock(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which statuses were not held up: those not far above the line of the median slope between
     any two (Theil 1950; Sen 1968), by the median distance from it."""
     first, second = np.triu_indices(len(x), 1)
-    slope = _median((y[second] - y[first]) / (x[second] - x[first]))
+    slope = _fio_clock_median((y[second] - y[first]) / (x[second] - x[first]))
     late = y - slope * x
-    late -= _median(late)
-    usual = _median(np.abs(late))
+    late -= _fio_clock_median(late)
+    usual = _fio_clock_median(np.abs(late))
     kept: NDArray[np.bool_] = late <= max(FAR_LATE * usual, HELD_UP_NS)
     return kept
 
 
-def _median(values: NDArray[np.float64]) -> float:
+def _fio_clock_median(values: NDArray[np.float64]) -> float:
     """NumPy's own loads its masked arrays: 70 ms, while a drive is measured."""
     return float(statistics.median(values.tolist()))

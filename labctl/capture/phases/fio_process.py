@@ -68,7 +68,7 @@ ENDED_BY_SIGNAL = 128
 """Exit code of a fio that SIGINT made do its last I/Os, where nothing else was wrong (3.33)."""
 
 
-def _ending(code: int | None) -> str:
+def _fio_process_ending(code: int | None) -> str:
     """How a process ended, in words."""
     return f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
@@ -364,7 +364,7 @@ class FioProcess:
 
     def _ended(self) -> str:
         """Why fio is gone, in words."""
-        return self.output.given_up or _ending(self._process.returncode)
+        return self.output.given_up or _fio_process_ending(self._process.returncode)
 
     def _complaint(self, how: str) -> str:
         message = self._files.named("; ".join([how, *self.output.complaints[:3]]))

@@ -295,10 +295,12 @@ def _by_drive(status: FioStatus) -> Iterator[tuple[str, FioStatus]]:
 def _put_aside(directory: Path) -> Path:
     """``directory``, which an earlier attempt's files have left: they get a number."""
     if directory.exists():
-        number = next(n for n in itertools.count(1) if not _numbered(directory, n).exists())
-        directory.rename(_numbered(directory, number))
+        number = next(
+            n for n in itertools.count(1) if not _numbered_action_directory(directory, n).exists()
+        )
+        directory.rename(_numbered_action_directory(directory, number))
     return directory
 
 
-def _numbered(directory: Path, number: int) -> Path:
+def _numbered_action_directory(directory: Path, number: int) -> Path:
     return directory.with_name(f"{directory.name}.{number}")

@@ -48,11 +48,11 @@ def passed(rig: Rig, sample: GuardSample) -> Iterator[Trip]:
     """Every limit that is passed in this sample. A value that is not known passes no limit;
     where it has one, a warning says so."""
     limits = rig.file.limits
-    yield from _heat(limits, sample.celsius)
+    yield from _guard_heat(limits, sample.celsius)
     yield from _unwatched(rig, sample)
-    yield from _rails(rig, sample.view)
-    yield from _watts(rig, sample.view)
-    yield from _disk(limits, sample.free_disk_bytes)
+    yield from _guard_rails(rig, sample.view)
+    yield from _guard_watts(rig, sample.view)
+    yield from _guard_disk(limits, sample.free_disk_bytes)
     if limits.hours is not None and sample.running_s > limits.hours * 3600:
         yield Trip("hours", f"the run is on for more than {limits.hours:g} h", "abort")
 
@@ -67,7 +67,7 @@ def _celsius_of(drive: str) -> str:
     return f"celsius of {drive}" if drive else "celsius"
 
 
-def _heat(limits: Limits, celsius: Mapping[str, float]) -> Iterator[Trip]:
+def _guard_heat(limits: Limits, celsius: Mapping[str, float]) -> Iterator[Trip]:
     for name, value in celsius.items():
         if limits.celsius is not None and value >= limits.celsius:
             reason = f"{_drive_text(name)} is at {value:.0f} °C, the limit is {limits.celsius:g} °C"
@@ -90,7 +90,7 @@ def _unwatched(rig: Rig, sample: GuardSample) -> Iterator[Trip]:
             yield Trip("watts unknown", reason, "warn", BLIND_S)
 
 
-def _rails(rig: Rig, view: View) -> Iterator[Trip]:
+def _guard_rails(rig: Rig, view: View) -> Iterator[Trip]:
     for name, rail in rig.file.rails.items():
         live = view.rails.get(name)
         if live is None or live.volts is None:
@@ -104,7 +104,7 @@ def _rails(rig: Rig, view: View) -> Iterator[Trip]:
             yield Trip(f"volts of {name}", reason, rig.file.limits.when_out_of_tolerance)
 
 
-def _watts(rig: Rig, view: View) -> Iterator[Trip]:
+def _guard_watts(rig: Rig, view: View) -> Iterator[Trip]:
     limits = rig.file.limits
     parts = [rail.watts for rail in view.rails.values()]
     known = [watts for watts in parts if watts is not None]
@@ -114,7 +114,7 @@ def _watts(rig: Rig, view: View) -> Iterator[Trip]:
         yield Trip("watts", reason, "abort")
 
 
-def _disk(limits: Limits, free_bytes: int | None) -> Iterator[Trip]:
+def _guard_disk(limits: Limits, free_bytes: int | None) -> Iterator[Trip]:
     least = limits.free_disk
     if free_bytes is not None and free_bytes < (LITTLE_DISK_BYTES if least is None else least):
         reason = f"the journal's disk has {free_bytes / 1e6:.0f} MB left"

@@ -57,12 +57,12 @@ def _drive_info(info: DriveInfo, state: DriveState) -> DriveInfo:
         model=info.model or state.model,
         serial=info.serial or state.serial,
         size_bytes=info.size_bytes or state.size_bytes,
-        warning_celsius=_first(info.warning_celsius, state.warning_celsius),
-        critical_celsius=_first(info.critical_celsius, state.critical_celsius),
+        warning_celsius=_first_known_for_header(info.warning_celsius, state.warning_celsius),
+        critical_celsius=_first_known_for_header(info.critical_celsius, state.critical_celsius),
     )
 
 
-def _first(value: float | None, otherwise: float | None) -> float | None:
+def _first_known_for_header(value: float | None, otherwise: float | None) -> float | None:
     return otherwise if value is None else value
 
 

@@ -163,13 +163,13 @@ def together(states: Mapping[str, State]) -> PointState:
         for keep in state.keeps
     )
     return PointState(
-        _worst([state.known.get(Quantity.WATTS) for state in states.values()]),
-        _worst([state.known.get(Quantity.IOPS) for state in states.values()]),
+        _worst_live_point_number([state.known.get(Quantity.WATTS) for state in states.values()]),
+        _worst_live_point_number([state.known.get(Quantity.IOPS) for state in states.values()]),
         tuple(keeps),
     )
 
 
-def _worst(known: Iterable[Known | None]) -> PointNumber | None:
+def _worst_live_point_number(known: Iterable[Known | None]) -> PointNumber | None:
     """The one that is known least, in percent; None where one of them is not known yet."""
     found = list(known)
     if not found or any(one is None or not one.share < _KNOWN for one in found):

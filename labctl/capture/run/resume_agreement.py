@@ -37,7 +37,7 @@ def rig_differences(record: RunRecord, rig: Rig) -> list[str]:
         for file in (recorded_rig(record), rig.file)
     )
     there["rig_name"], here["rig_name"] = record.header.rig_name, rig.name
-    return list(_differences(there, here))
+    return list(_resume_differences(there, here))
 
 
 def recorded_rig(record: RunRecord) -> RigFile:
@@ -55,7 +55,7 @@ def drive_differences(record: RunRecord, rig: Rig) -> list[str]:
         | {f"drives.{name}": drive.target for name, drive in file.drives.items()}
         for file in (recorded_rig(record), rig.file)
     )
-    return list(_differences(there, here))
+    return list(_resume_differences(there, here))
 
 
 def plan_differences(record: RunRecord, plan_text: str) -> list[str]:
@@ -65,19 +65,19 @@ def plan_differences(record: RunRecord, plan_text: str) -> list[str]:
         parse_plan(text, where).model_dump(mode="json")
         for text in (record.header.plan_text, plan_text)
     )
-    return list(_differences(there, here))
+    return list(_resume_differences(there, here))
 
 
 def phase_differences(record: RunRecord, phases: Sequence[Phase]) -> list[str]:
     """What the phases of a record are otherwise than ``phases``."""
     recorded = record.header.phases
     if len(recorded) != len(phases):
-        return list(_differences({"phases": len(recorded)}, {"phases": len(phases)}))
+        return list(_resume_differences({"phases": len(recorded)}, {"phases": len(phases)}))
     found = (
         difference
         for there, here in zip(recorded, phases, strict=True)
         if there != here
-        for difference in _differences(asdict(there), asdict(here), f"phases[{here.index}]")
+        for difference in _resume_differences(asdict(there), asdict(here), f"phases[{here.index}]")
     )
     return list(islice(found, MOST_SHOWN + 1))
 
@@ -89,21 +89,21 @@ def in_words(differences: Sequence[str]) -> str:
     return "; ".join(shown)
 
 
-def _differences(there: Any, here: Any, key: str = "") -> Iterator[str]:
+def _resume_differences(there: Any, here: Any, key: str = "") -> Iterator[str]:
     if isinstance(there, Mapping | None) and isinstance(here, Mapping | None):
         there, here = there or {}, here or {}
         for name in dict.fromkeys([*there, *here]):
             below = f"{key}.{name}" if key else str(name)
-            yield from _differences(there.get(name), here.get(name), below)
+            yield from _resume_differences(there.get(name), here.get(name), below)
     elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
         for number, pair in enumerate(zip(there, here, strict=True)):
-            yield from _differences(*pair, f"{key}[{number}]")
+            yield from _resume_differences(*pair, f"{key}[{number}]")
     elif there != here:
         name = printable(key)[:LONGEST_SHOWN]
-        yield f"{name} is {_shown(key, there)} there and {_shown(key, here)} here"
+        yield f"{name} is {_resume_value(key, there)} there and {_resume_value(key, here)} here"
 
 
-def _shown(key: str, value: object) -> str:
+def _resume_value(key: str, value: object) -> str:
     """A value for a person: of a record it may be anything, and of any length."""
     if value is None:
         return "not said"

@@ -102,7 +102,7 @@ def zeros(
     load_calibration(calibration_file(rig.path))  # a broken file is reported before all else
     with held(rig, "labctl calibrate"):
         supplies = refuse_switching(rig) if switch_off else []
-        _confirm(rig, wanted, supplies, yes=yes, json_output=json_output)
+        _confirm_calibration(rig, wanted, supplies, yes=yes, json_output=json_output)
         with _interrupted_by_sigterm(), drive_off(rig, supplies):
             found = take_zeros(rig, wanted, seconds)
         store_zeros(rig, found)
@@ -152,7 +152,7 @@ def checks(
     return int(any(not check.agree for check, _ in done))
 
 
-def _confirm(
+def _confirm_calibration(
     rig: Rig, names: Sequence[str], supplies: Sequence[str], *, yes: bool, json_output: bool
 ) -> None:
     """Ask before the drive loses its power, or whether it has. Raises Refused."""

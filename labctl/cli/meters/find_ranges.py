@@ -58,12 +58,12 @@ def find_ranges(
         }
         print(json.dumps(data, indent=1))
     else:
-        _print(found)
+        _print_ranges(found)
         _print_sampling(sampled)
     return outcome.exit_code
 
 
-def _print(found: list[Suggestion]) -> None:
+def _print_ranges(found: list[Suggestion]) -> None:
     for item in found:
         peak = "–" if item.peak is None else f"{item.peak:.4g} {item.unit}"
         verdict = item.why or ("" if item.changes else "as it is")

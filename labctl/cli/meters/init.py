@@ -73,7 +73,7 @@ def init(
     if mains_hz not in MAINS_HZ:
         raise typer.BadParameter("--mains-hz is 50 or 60")
     size_bytes = None if size is None else _size_bytes(size)
-    wanted = [_rail(text) for text in rail or ()]
+    wanted = [_rail_for_init(text) for text in rail or ()]
     _check_distinct([one.name for one in wanted])
     if file.exists():
         raise ConfigurationError([Mistake(str(file), "file", None, "is there already")])
@@ -84,7 +84,7 @@ def init(
     meters = _Meters()
     chosen = _ask_for_drive(drive) if asks and host == "local" else drive
     if chosen is None:
-        listed = ", ".join(target for target, _ in _drives()) or "none found"
+        listed = ", ".join(target for target, _ in _drives_for_init()) or "none found"
         allowed = f"is missing; here are: {listed}"
         raise ConfigurationError([Mistake("command line", "--drive", None, allowed)])
     if asks and size_bytes is None and _is_to_be_made(chosen, host):
@@ -97,7 +97,7 @@ def init(
     print(f"{file} is written")
     for rule in dict.fromkeys(meters.rules):
         print(f"\n{UDEV_TODO}:\n{rule}")
-    mistakes = _mistakes(text, file)
+    mistakes = _init_rig_mistakes(text, file)
     if size_bytes is None and _is_to_be_made(chosen, host):
         allowed = "is missing: how large the scratch file is to be (--size)"
         mistakes.append(Mistake(str(file), "drive.size_bytes", None, allowed))
@@ -111,7 +111,7 @@ def init(
     return 0
 
 
-def _mistakes(text: str, file: Path) -> list[Mistake]:
+def _init_rig_mistakes(text: str, file: Path) -> list[Mistake]:
     """What is wrong with a rig."""
     try:
         parse_rig(text, str(file))
@@ -157,7 +157,7 @@ class _Meters:
         return found
 
 
-def _wrong(key: str, value: str, allowed: str) -> ConfigurationError:
+def _wrong_init_answer(key: str, value: str, allowed: str) -> ConfigurationError:
     """What a word of the command line, or an answer, must be."""
     return ConfigurationError([Mistake("command line", key, value, allowed)])
 
@@ -165,14 +165,14 @@ def _wrong(key: str, value: str, allowed: str) -> ConfigurationError:
 def _check_name(key: str, name: str) -> None:
     """Raises ConfigurationError for a name that neither a rig nor a rail may have."""
     if not re.fullmatch(NAME_PATTERN, name):
-        raise _wrong(key, name, pattern_in_words(NAME_PATTERN))
+        raise _wrong_init_answer(key, name, pattern_in_words(NAME_PATTERN))
 
 
 def _check_distinct(rails: Sequence[str]) -> None:
     """Raises ConfigurationError for two rails of one name."""
     for rail in rails:
         if rails.count(rail) > 1:
-            raise _wrong("--rail", rail, "is the name of two rails")
+            raise _wrong_init_answer("--rail", rail, "is the name of two rails")
 
 
 def _size_bytes(size: str) -> int:
@@ -180,9 +180,9 @@ def _size_bytes(size: str) -> int:
     try:
         size_bytes = parse_size(size)
     except ValueError as error:
-        raise _wrong("--size", size, f"must be {error}") from None
+        raise _wrong_init_answer("--size", size, f"must be {error}") from None
     if size_bytes <= 0:
-        raise _wrong("--size", size, "must be more than 0")
+        raise _wrong_init_answer("--size", size, "must be more than 0")
     return size_bytes
 
 
@@ -201,7 +201,7 @@ def _asked_again(error: ConfigurationError) -> typer.BadParameter:
     return typer.BadParameter(text.removeprefix(begin))
 
 
-def _number(text: str, *, zero: bool = False) -> float:
+def _number_for_init(text: str, *, zero: bool = False) -> float:
     """A finite number above 0, or from 0 on. Raises BadParameter, at which a prompt asks again."""
     with contextlib.suppress(ValueError):
         number = float(text)
@@ -233,34 +233,36 @@ class _RailWords:
         )
 
 
-def _rail(text: str) -> _RailWords:
+def _rail_for_init(text: str) -> _RailWords:
     """What ``--rail`` says. Raises ConfigurationError."""
     name, *parts = text.split(",")
     _check_name("--rail", name)
     given = dict(part.partition("=")[::2] for part in parts)
     if unknown := [key for key in given if key not in _RAIL_KEYS]:
-        raise _wrong("--rail", text, f"has no {unknown[0]!r}: {RAIL_FORM}")
+        raise _wrong_init_answer("--rail", text, f"has no {unknown[0]!r}: {RAIL_FORM}")
     if "amps" not in given:
-        raise _wrong("--rail", text, f"needs amps=ADDRESS, the meter of its current: {RAIL_FORM}")
+        raise _wrong_init_answer(
+            "--rail", text, f"needs amps=ADDRESS, the meter of its current: {RAIL_FORM}"
+        )
     numbers: dict[str, float] = {}
     for key in given.keys() & {"fixed", "shunt", "nominal"}:
         try:
-            numbers[key] = _number(given[key], zero=key == "shunt")
+            numbers[key] = _number_for_init(given[key], zero=key == "shunt")
         except typer.BadParameter as error:
-            raise _wrong("--rail", text, f"{key} {error.message}") from None
+            raise _wrong_init_answer("--rail", text, f"{key} {error.message}") from None
     nominal = numbers.get("nominal") or volts_of_name(name)
     if not nominal:
         allowed = "needs nominal=VOLTS, which its name does not say (as 12V and 3V3 do)"
-        raise _wrong("--rail", text, allowed)
+        raise _wrong_init_answer("--rail", text, allowed)
     if ("volts" in given) == ("fixed" in given):
         allowed = "needs volts=ADDRESS, the meter of its volts, or fixed=PCT, their tolerance"
-        raise _wrong("--rail", text, allowed)
+        raise _wrong_init_answer("--rail", text, allowed)
     fixed_pct = numbers.get("fixed", FIXED_PCT)
     shunt_ohm = numbers.get("shunt") or None
     return _RailWords(name, nominal, given["amps"], given.get("volts"), fixed_pct, shunt_ohm)
 
 
-def _drives() -> list[tuple[str, str]]:
+def _drives_for_init() -> list[tuple[str, str]]:
     """The disks of this machine, and what they are."""
     devices = read_block_devices(LocalMachine())
     found = []
@@ -294,12 +296,12 @@ def _new_drive(target: str, host: str, size_bytes: int | None) -> NewDrive:
 def _ask_for_drive(given: str | None) -> str:
     if given is not None:
         return given
-    drives = _drives()
+    drives = _drives_for_init()
     for number, (target, what) in enumerate(drives, start=1):
         print(f"  {number}  {target}  {what}")
 
     def chosen(answer: str) -> str:
-        return drives[_place(answer, drives)][0] if answer.isdecimal() else answer
+        return drives[_place_in_init_list(answer, drives)][0] if answer.isdecimal() else answer
 
     return str(
         typer.prompt("The drive (its number, a device, or a scratch file)", value_proc=chosen)
@@ -345,15 +347,17 @@ def _ask_for_meters(meters: _Meters) -> list[FoundInstrument]:
 
 
 def _ask_for_rail(name: str, found: Sequence[FoundInstrument]) -> NewRail:
-    nominal = volts_of_name(name) or typer.prompt(f"{name}: nominal volts", value_proc=_number)
-    amps = _pick(f"{name}: number of the meter of its current", found)
+    nominal = volts_of_name(name) or typer.prompt(
+        f"{name}: nominal volts", value_proc=_number_for_init
+    )
+    amps = _pick_for_init(f"{name}: number of the meter of its current", found)
     question = f"{name}: its shunt in ohms (50 mΩ: 0.05; 0: no shunt, through the meter)"
     shunt = 0.0
     if has_functions(amps):
-        shunt = typer.prompt(question, default="0", value_proc=partial(_number, zero=True))
+        shunt = typer.prompt(question, default="0", value_proc=partial(_number_for_init, zero=True))
 
     def meter_of_volts(answer: str) -> FoundInstrument | None:
-        return None if answer == _FIXED else found[_place(answer, found)]
+        return None if answer == _FIXED else found[_place_in_init_list(answer, found)]
 
     volts = typer.prompt(
         f"{name}: number of the meter of its volts ({_FIXED}: fixed, there is none)",
@@ -361,14 +365,14 @@ def _ask_for_rail(name: str, found: Sequence[FoundInstrument]) -> NewRail:
     )
     if volts is None:
         question = f"{name}: tolerance of these volts in %"
-        pct = typer.prompt(question, default=f"{FIXED_PCT:g}", value_proc=_number)
+        pct = typer.prompt(question, default=f"{FIXED_PCT:g}", value_proc=_number_for_init)
         return NewRail(name, nominal, amps, None, pct, shunt or None)
     return NewRail(name, nominal, amps, volts, shunt_ohm=shunt or None)
 
 
-def _pick(question: str, found: Sequence[FoundInstrument]) -> FoundInstrument:
+def _pick_for_init(question: str, found: Sequence[FoundInstrument]) -> FoundInstrument:
     def chosen(answer: str) -> FoundInstrument:
-        return found[_place(answer, found)]
+        return found[_place_in_init_list(answer, found)]
 
     answered: FoundInstrument = typer.prompt(question, default="1", value_proc=chosen)
     return answered
@@ -388,7 +392,7 @@ def _rail_names(answer: str) -> list[str]:
     return names
 
 
-def _place(answer: str, listed: Sequence[object]) -> int:
+def _place_in_init_list(answer: str, listed: Sequence[object]) -> int:
     """Which of a numbered list is meant. Raises BadParameter, at which a prompt asks again."""
     if answer.isdecimal() and 0 < int(answer) <= len(listed):
         return int(answer) - 1

@@ -45,10 +45,10 @@ def read(
     # the exit code is 1 when an instrument could not be read
     found = find_rig(rig)
     with held(found, "labctl read"):
-        return _read(found, every, seconds, json_output)
+        return _read_and_show(found, every, seconds, json_output)
 
 
-def _read(rig: Rig, every: float, seconds: float | None, json_output: bool) -> int:
+def _read_and_show(rig: Rig, every: float, seconds: float | None, json_output: bool) -> int:
     """Show them; the exit code."""
     timebase = Timebase()
     channels = LiveChannels(rig)
@@ -58,7 +58,7 @@ def _read(rig: Rig, every: float, seconds: float | None, json_output: bool) -> i
     try:
         # no exception: it would leave half a frame on the screen
         with ended_by(signal.SIGINT) as over:
-            _show(channels, acquisition, timebase, every, seconds, json_output, over)
+            _show_read_values(channels, acquisition, timebase, every, seconds, json_output, over)
     except KeyboardInterrupt:
         pass
     finally:
@@ -148,7 +148,7 @@ def shown(value: float, unit: str) -> str:
     return f"{scaled:.{min(decimals, DIGITS)}f} {prefix}{unit}"
 
 
-def _show(
+def _show_read_values(
     channels: LiveChannels,
     acquisition: Acquisition,
     timebase: Timebase,
@@ -168,7 +168,7 @@ def _show(
             _mark_lost(channels, acquisition)
             seen = channels.take()
             if display is not None:
-                display.update(_table(seen), refresh=True)
+                display.update(_read_values_table(seen), refresh=True)
             elif json_output:
                 for line in _json_lines(seen, timebase.now_ns()):
                     print(line, flush=True)
@@ -193,7 +193,7 @@ def _value_text(live: LiveChannel) -> str:
     return shown(live.value, live.channel.unit)
 
 
-def _table(seen: list[tuple[str, LiveChannel, int]]) -> Table:
+def _read_values_table(seen: list[tuple[str, LiveChannel, int]]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False, width=78)
     table.add_column(width=24, no_wrap=True, overflow="ellipsis")
     table.add_column(width=22, justify="right", no_wrap=True, overflow="ellipsis")

@@ -109,7 +109,7 @@ def replay(
         instrument.start()
         started = True
         while True:
-            _print(instrument.read(), units, json_output)
+            _print_session_batch(instrument.read(), units, json_output)
     except recording.RecordingEnded:
         if not started:
             failure = f"{file} ends before the first reading was asked for"
@@ -126,7 +126,7 @@ def _unplayable(path: Path, why: str) -> ConfigurationError:
     return ConfigurationError([Mistake(str(path), "session", None, why)])
 
 
-def _print(batch: Batch, units: dict[str, str], json_output: bool) -> None:
+def _print_session_batch(batch: Batch, units: dict[str, str], json_output: bool) -> None:
     for block in batch.blocks:
         for t_ns, value in zip(block.t_ns.tolist(), block.values.tolist(), strict=True):
             if json_output:

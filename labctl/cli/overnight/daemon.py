@@ -45,9 +45,9 @@ def serve(
         if runs is not None:
             where = "the site file's [runs] directory says where, not --runs or LABCTL_RUNS"
             raise typer.BadParameter(f"a service does not know this shell: {where}")
-        _install(install_service)
+        _install_daemon(install_service)
         return
-    found = _rigs(rigs or ())
+    found = _daemon_rigs(rigs or ())
     home = find_home()
     extras = (send_morning_summaries, watch_disk, take_commands)
     place = place_of_new_runs(runs)
@@ -58,7 +58,7 @@ def serve(
     asyncio.run(daemon.run())
 
 
-def _install(of: ServiceOf) -> None:
+def _install_daemon(of: ServiceOf) -> None:
     files = sorted(SYSTEM_RIGS.glob("*.toml")) if of is ServiceOf.SYSTEM else rig_files()
     texts = [file.read_text("utf-8", "replace") for file in files]
     file, steps = install(of, Surroundings.here(texts))
@@ -77,7 +77,7 @@ def print_line(text: str) -> None:
         return  # standard output was closed
 
 
-def _rigs(names: Sequence[str]) -> list[Rig]:
+def _daemon_rigs(names: Sequence[str]) -> list[Rig]:
     """The rigs of these names or files; every rig that is found where none is named."""
     found: list[Rig] = []
     mistakes: list[Mistake] = []

@@ -32,7 +32,7 @@ def print_morning(
     """Print what ran, what it found and what to look at."""
     since_s = time.time() - DAY_S
     if since is not None:
-        since_s = _since(since)
+        since_s = _since_for_morning(since)
     jobs = Queue(find_home()).jobs()
     found = mornings.morning(jobs, place_of_jobs(runs), since_s)
     if json_output:
@@ -41,7 +41,7 @@ def print_morning(
         print("\n".join(mornings.lines(found)))
 
 
-def _since(text: str) -> float:
+def _since_for_morning(text: str) -> float:
     """A time that has passed: a time of day is the last one that was."""
     from datetime import datetime
 

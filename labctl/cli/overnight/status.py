@@ -53,13 +53,13 @@ def daemon_line(status: LocalStatus) -> str:
 
 def rig_lines(rig: RigStatus, status: LocalStatus) -> list[str]:
     """One rig in a few lines of at most 80 columns."""
-    lines = [f"{rig.name}: {rig.state}{_work(rig)}"]
+    lines = [f"{rig.name}: {rig.state}{_status_work_text(rig)}"]
     if rig.state == "interrupted":
         lines.append("  it goes on when a daemon is started: labctl daemon")
     if rig.paused and rig.state != "paused":
         lines.append("  paused: no further job begins")
     if rig.view is not None and rig.run_view is not None:
-        lines.append(f"  {_phase(rig)}")
+        lines.append(f"  {_status_phase_text(rig)}")
         lines += [f"  {line}" for line in point_lines(rig.view, 78)]
         lines += [f"  {line}" for line in (moment_line(rig.view), host_line(rig.view)) if line]
     if rig.waiting:
@@ -70,7 +70,7 @@ def rig_lines(rig: RigStatus, status: LocalStatus) -> list[str]:
             until = f", until {time.strftime('%a %H:%M', at)}"
         served = "" if rig.served else "; no daemon works on this rig"
         lines.append(f"  {jobs_wait(len(rig.waiting))}{until}{served}")
-    lines += [f"  {_last(job)}" for job in rig.last]
+    lines += [f"  {_status_last_job_text(job)}" for job in rig.last]
     return [line if len(line) <= 80 else f"{line[:79]}…" for line in lines]
 
 
@@ -110,7 +110,7 @@ def _print_remote(broker: str, json_output: bool) -> None:
         print(f"no rig tells anything to {broker}")
 
 
-def _work(rig: RigStatus) -> str:
+def _status_work_text(rig: RigStatus) -> str:
     if rig.running is not None:
         return f", job {rig.running.id}: {rig.running.plan}"
     if rig.use is not None:
@@ -118,7 +118,7 @@ def _work(rig: RigStatus) -> str:
     return ""
 
 
-def _phase(rig: RigStatus) -> str:
+def _status_phase_text(rig: RigStatus) -> str:
     assert rig.view is not None and rig.run_view is not None
     phase = rig.view.phase
     if phase is None:
@@ -132,7 +132,7 @@ def _phase(rig: RigStatus) -> str:
     return text
 
 
-def _last(job: Job) -> str:
+def _status_last_job_text(job: Job) -> str:
     text = f"job {job.id} {job.plan} {job.state}"
     if job.last is not None and job.last.ended_s is not None:
         text += time.strftime(" %a %H:%M", time.localtime(job.last.ended_s))

@@ -67,8 +67,8 @@ def tidy(
     rule = Rule(
         None if export_after_days is None else export_after_days * DAY_S,
         None if delete_after_days is None else delete_after_days * DAY_S,
-        _budget(budget),
-        *_archive(archive),
+        _budget_for_tidy(budget),
+        *_archive_for_tidy(archive),
     )
     if rule.does_nothing:
         allowed = "give --export-after, --delete-after or --budget, or service.disk_budget"
@@ -98,13 +98,17 @@ def tidy(
                 problem = str(error)
         done.append((decision, problem))
     if json_output:
-        print(json.dumps([_json(decision, problem) for decision, problem in done], indent=1))
+        print(
+            json.dumps(
+                [_tidied_run_json(decision, problem) for decision, problem in done], indent=1
+            )
+        )
     else:
-        _print(done, dry_run)
+        _print_tidied_runs(done, dry_run)
     return 1 if any(problem for _, problem in done) else 0
 
 
-def _archive(text: str | None) -> tuple[Path | None, Place | None]:
+def _archive_for_tidy(text: str | None) -> tuple[Path | None, Place | None]:
     """The folder for Parquet, or the store, that is the archive. Raises LabctlError."""
     if text is None or not is_address(text):
         return None if text is None else Path(text), None
@@ -113,7 +117,7 @@ def _archive(text: str | None) -> tuple[Path | None, Place | None]:
     return None, place
 
 
-def _budget(text: str | None) -> int | None:
+def _budget_for_tidy(text: str | None) -> int | None:
     if text is None:
         return service_settings().disk_budget
     try:
@@ -122,7 +126,7 @@ def _budget(text: str | None) -> int | None:
         raise ConfigurationError([Mistake("--budget", "size", text, f"must be {error}")]) from error
 
 
-def _print(done: list[tuple[Decision, str]], dry_run: bool) -> None:
+def _print_tidied_runs(done: list[tuple[Decision, str]], dry_run: bool) -> None:
     for decision, problem in done:
         if decision.step is Step.KEEP and not decision.reason:
             continue
@@ -137,7 +141,7 @@ def _print(done: list[tuple[Decision, str]], dry_run: bool) -> None:
     print(f"{freed / 1e6:.1f} MB {would}freed, {left / 1e6:.1f} MB stay")
 
 
-def _json(decision: Decision, problem: str) -> dict[str, object]:
+def _tidied_run_json(decision: Decision, problem: str) -> dict[str, object]:
     return {
         "run": str(decision.run),
         "step": decision.step.value,

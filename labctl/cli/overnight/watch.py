@@ -35,7 +35,7 @@ def watch(broker: BrokerOption = None) -> None:
         listener = listen(broker, state.errors)
         remote = listener.rigs
         try:
-            _loop(
+            _watch_loop(
                 console,
                 lambda: remote_screen(remote, state),
                 lambda key: _remote_key(key, state, len(remote.rigs())),
@@ -55,7 +55,7 @@ def watch(broker: BrokerOption = None) -> None:
         if newest:
             _local_key(key, state, newest[0], queue)
 
-    _loop(console, draw, press, state)
+    _watch_loop(console, draw, press, state)
 
 
 def _remote_key(key: str, state: ScreenState, rigs: int) -> None:
@@ -102,13 +102,16 @@ def _result_of(action: Callable[[], object], done: str) -> str:
     return done
 
 
-def _loop(
+def _watch_loop(
     console: Console,
     draw: Callable[[], RenderableType],
     press: Callable[[str], None],
     state: ScreenState,
 ) -> None:
-    with _keys() as key_within, Live(console=console, screen=True, auto_refresh=False) as display:
+    with (
+        _watch_keys() as key_within,
+        Live(console=console, screen=True, auto_refresh=False) as display,
+    ):
         while not state.over:
             display.update(draw(), refresh=True)
             key = key_within(REDRAW_EVERY_S)
@@ -118,7 +121,7 @@ def _loop(
 
 
 @contextlib.contextmanager
-def _keys() -> Iterator[Callable[[float], str]]:
+def _watch_keys() -> Iterator[Callable[[float], str]]:
     """Gives a function that waits for a key; the terminal is as before afterwards."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)

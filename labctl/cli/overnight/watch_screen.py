@@ -54,7 +54,12 @@ def local_screen(status: LocalStatus, state: ScreenState) -> RenderableType:
         return Group(*top, footer)
     rig = status.rigs[state.chosen % len(status.rigs)]
     top.append(_tabs([one.name for one in status.rigs], state))
-    return _Fitted(Group(*top, *_now(rig)), _events(rig), _Jobs(rig, status.expected), footer)
+    return _Fitted(
+        Group(*top, *_now_on_screen(rig)),
+        _events_on_screen(rig),
+        _Jobs(rig, status.expected),
+        footer,
+    )
 
 
 def remote_screen(remote: RemoteRigs, state: ScreenState) -> RenderableType:
@@ -69,14 +74,18 @@ def remote_screen(remote: RemoteRigs, state: ScreenState) -> RenderableType:
     rig = rigs[number - 1]
     shown_state = rig.state.get("state", "idle") if rig.online else "offline"
     plan = rig.state.get("plan") or ""
-    parts: list[RenderableType] = [_line(f"{rig.name}  ({number} of {len(rigs)})", "reverse")]
+    parts: list[RenderableType] = [
+        _screen_line(f"{rig.name}  ({number} of {len(rigs)})", "reverse")
+    ]
     waits = f"   {jobs_wait(rig.waiting)}" if rig.waiting else ""
-    parts.append(_line(f"{shown_state}  {plan}{waits}", "bold"))
+    parts.append(_screen_line(f"{shown_state}  {plan}{waits}", "bold"))
     if rig.online:
-        parts.append(_values(rig.view(), time.time_ns()))
+        parts.append(_values_on_screen(rig.view(), time.time_ns()))
     parts.append(Rule("events", style="dim"))
     for event in list(rig.events)[-EVENTS_SHOWN:]:
-        parts.append(_line(f"{event.get('time', '')}  {event.get('title', event.get('kind', ''))}"))
+        parts.append(
+            _screen_line(f"{event.get('time', '')}  {event.get('title', event.get('kind', ''))}")
+        )
     return Group(*parts, footer)
 
 
@@ -93,13 +102,13 @@ class _Lab:
         taken = len(console.render_lines(self.footer, options.reset_height()))
         room = max(height - taken, 1)
         shown = self.lines if len(self.lines) <= room else self.lines[: room - 1]
-        yield from (_line(line) for line in shown)
+        yield from (_screen_line(line) for line in shown)
         if len(shown) < len(self.lines):
             yield Text(f"and {len(self.lines) - len(shown)} more lines", style="dim")
         yield self.footer
 
 
-def _now(rig: RigStatus) -> Iterator[RenderableType]:
+def _now_on_screen(rig: RigStatus) -> Iterator[RenderableType]:
     title = rig.state
     if rig.running is not None:
         title += f"   job {rig.running.id}: {rig.running.plan}"
@@ -109,10 +118,10 @@ def _now(rig: RigStatus) -> Iterator[RenderableType]:
         title += "   (paused: no further job begins)"
     yield Text(title, style="bold")
     if rig.view is not None and rig.run_view is not None:
-        yield _values(rig.view, rig.run_view.now_ns())
+        yield _values_on_screen(rig.view, rig.run_view.now_ns())
 
 
-def _events(rig: RigStatus) -> list[Text]:
+def _events_on_screen(rig: RigStatus) -> list[Text]:
     """The newest events of the run that is on, the newest last."""
     if rig.run_view is None:
         return []
@@ -184,7 +193,7 @@ class _Fitted:
         yield self.footer
 
 
-def _values(view: View, now_ns: int) -> RenderableType:
+def _values_on_screen(view: View, now_ns: int) -> RenderableType:
     if view.phase is None and not view.rails:
         return Text("between phases", style="dim")
     return screen(view, now_ns)
@@ -195,10 +204,10 @@ def _event_line(event: Event, phases: Mapping[int, Phase]) -> Text:
     point = event_point(event, phases, {})
     words = ": ".join(str(point.fields[name]) for name in ("title", "text") if point.fields[name])
     style = {"warning": "yellow", "error": "red"}.get(point.tags["severity"], "dim")
-    return _line(f"{stamp}  {words}", style)
+    return _screen_line(f"{stamp}  {words}", style)
 
 
-def _line(content: str, style: str = "") -> Text:
+def _screen_line(content: str, style: str = "") -> Text:
     """One printable line, cut."""
     text = Text(printable(content), style=style)
     text.truncate(LINE_CELLS, overflow="ellipsis")

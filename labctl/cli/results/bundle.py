@@ -92,22 +92,25 @@ def verify(
 def _difference_lines(problems: Sequence[str], differing: Sequence[Mismatch]) -> Iterator[str]:
     """What differs, phase by phase, in 80 columns."""
     for problem in problems:
-        yield from _folded(f"file: {problem}", "      ")
+        yield from _folded_bundle_lines(f"file: {problem}", "      ")
     place = ""
     for one in differing[:SHOWN]:
         if one.place and one.place != place:
             yield f"number: {one.place}"
         place = one.place
-        yield from _folded(f"  {one}" if place else f"number: {one}", "      ")
+        yield from _folded_bundle_lines(f"  {one}" if place else f"number: {one}", "      ")
     if len(differing) > SHOWN:
         yield f"and {len(differing) - SHOWN} numbers more (--json names all)"
-    files, numbers = _counted(len(problems), "file"), _counted(len(differing), "number")
+    files, numbers = (
+        _bundle_count_text(len(problems), "file"),
+        _bundle_count_text(len(differing), "number"),
+    )
     yield f"NOT verified: {files} and {numbers} differ"
 
 
-def _counted(count: int, what: str) -> str:
+def _bundle_count_text(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _folded(text: str, indent: str) -> list[str]:
+def _folded_bundle_lines(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)

@@ -47,11 +47,11 @@ def _result_line(found: Compacted) -> str:
     runs = sum(len(part.runs) for part in parts)
     size = sum(file.size for part in parts for file in part.files.values())
     written = f"{found.written} written" if found.written else "nothing changed"
-    counts = f"{_counted(runs, 'run')} in {_counted(len(parts), 'part')}"
+    counts = f"{_compact_count_text(runs, 'run')} in {_compact_count_text(len(parts), 'part')}"
     return f"{counts}, {size / 1e6:.1f} MB; {written}"
 
 
-def _counted(number: int, word: str) -> str:
+def _compact_count_text(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 

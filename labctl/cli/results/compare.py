@@ -99,7 +99,7 @@ def compare_runs(
     drive. Exit code 1 when a gate fails.
     """
     gate = gate_of(gate_file, allowances or (), strict)
-    sides = [_analysed(side) for side in _sides(runs, against or ())]
+    sides = [_analysed_to_compare(side) for side in _sides(runs, against or ())]
     found = compare_sides(sides)
     result = check_gate(found, gate) if gate is not None else None
     if html is not None:
@@ -142,7 +142,7 @@ def _sides(runs: Sequence[Path], against: Sequence[str]) -> list[list[RunRecord]
     return [[record] for record in records]
 
 
-def _analysed(records: Sequence[RunRecord]) -> list[AnalysedRun]:
+def _analysed_to_compare(records: Sequence[RunRecord]) -> list[AnalysedRun]:
     return [(record, summarise(record)) for record in records]
 
 

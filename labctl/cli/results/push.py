@@ -45,7 +45,7 @@ def push_runs(
 
     Nothing here is deleted, nothing there is overwritten.
     """
-    names, address = _store(words)
+    names, address = _push_arguments(words)
     need_for_push(address)
     place = open_place(address)
     paths = [find_run(name) for name in names]
@@ -54,7 +54,7 @@ def push_runs(
         row: dict[str, Any] = {"run": str(run), "state": "failed", "sent_bytes": 0, "problem": ""}
         row["store"] = str(place.address)
         try:
-            with _shown(run.name, quiet=json_output) as report:
+            with _push_progress(run.name, quiet=json_output) as report:
                 pushed = push(run, place, report)
         except LabctlError as error:
             row["problem"] = str(error)
@@ -93,19 +93,19 @@ def pull_runs(
 
     Nothing here is overwritten.
     """
-    names, address = _store(words)
+    names, address = _push_arguments(words)
     place = open_place(address)
     found = read_entries(place)
     for line in found.left_out:
         print(f"labctl: left out: {line}", file=sys.stderr)
-    entries = [_named(name, list(found.runs.values()), place) for name in names]
+    entries = [_pushed_run_named(name, list(found.runs.values()), place) for name in names]
     root = place_of_new_runs(runs)
     done = []
     for entry in entries:
         row: dict[str, Any] = {"run": entry.run, "state": "failed", "path": None, "problem": ""}
         row["store"] = str(place.address)
         try:
-            with _shown(entry.run, quiet=json_output) as report:
+            with _push_progress(entry.run, quiet=json_output) as report:
                 pulled = pull(entry, place, root, report)
         except LabctlError as error:
             row["problem"] = str(error)
@@ -122,7 +122,7 @@ def pull_runs(
     return 1 if any(row["problem"] for row in done) else 0
 
 
-def _store(words: list[str]) -> tuple[list[str], StoreAddress]:
+def _push_arguments(words: list[str]) -> tuple[list[str], StoreAddress]:
     """The runs that the words name, and the store: the last word, else that of the site file.
 
     Raises ConfigurationError.
@@ -147,7 +147,7 @@ def push_at_end(run: Path, address: StoreAddress) -> None:
         print(f"labctl: {said}", file=sys.stderr)
 
 
-def _named(name: str, entries: list[RunEntry], place: Place) -> RunEntry:
+def _pushed_run_named(name: str, entries: list[RunEntry], place: Place) -> RunEntry:
     """The run of a store that a name, a part of one, or ``latest`` means."""
     if name == LATEST and entries:
         return entries[-1]
@@ -166,7 +166,7 @@ def _named(name: str, entries: list[RunEntry], place: Place) -> RunEntry:
 
 
 @contextlib.contextmanager
-def _shown(name: str, quiet: bool) -> Iterator[_Report]:
+def _push_progress(name: str, quiet: bool) -> Iterator[_Report]:
     """Where to report bytes: a bar on a terminal, else nowhere."""
     console = Terminal(stderr=True)
     if quiet or not console.is_terminal:

@@ -41,15 +41,17 @@ def run_query(
         print(answer_json(answer))
     elif csv_output:
         print(answer_csv(answer), end="")
-    elif _fits(answer, console := Terminal(soft_wrap=False)):
-        console.print(_table(answer))
+    elif _query_answer_fits(answer, console := Terminal(soft_wrap=False)):
+        console.print(_query_answer_table(answer))
     else:
         _print_records(answer)
 
 
-def _fits(answer: QueryResult, console: Console) -> bool:
+def _query_answer_fits(answer: QueryResult, console: Console) -> bool:
     """Whether a table can be read: each column whole, or folded to no less than ``NARROW``."""
-    columns = zip(*([_shown(value) for value in row] for row in answer.rows), strict=True)
+    columns = zip(
+        *([_query_value_text(value) for value in row] for row in answer.rows), strict=True
+    )
     texts = list(columns) or [()] * len(answer.columns)
     widths = (
         min(NARROW, max(map(cell_len, (name, *column))))
@@ -58,12 +60,12 @@ def _fits(answer: QueryResult, console: Console) -> bool:
     return sum(widths) + 2 * len(answer.columns) <= console.width + 2
 
 
-def _table(answer: QueryResult) -> Table:
+def _query_answer_table(answer: QueryResult) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in answer.columns:
         table.add_column(name, overflow="fold")
     for row in answer.rows:
-        table.add_row(*map(_shown, row))
+        table.add_row(*map(_query_value_text, row))
     return table
 
 
@@ -74,10 +76,10 @@ def _print_records(answer: QueryResult) -> None:
         if number:
             print()
         for name, value in zip(answer.columns, row, strict=True):
-            print(f"{name}{' ' * (wide - cell_len(name))}  {_shown(value)}")
+            print(f"{name}{' ' * (wide - cell_len(name))}  {_query_value_text(value)}")
 
 
-def _shown(value: object) -> str:
+def _query_value_text(value: object) -> str:
     if value is None:
         return NOTHING
     return significant(value, 6) if isinstance(value, float) else str(value)

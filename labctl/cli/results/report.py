@@ -52,7 +52,7 @@ def report(
     It is made from the journal alone, and only what is missing or says anything else.
     """
     record = record_with(run_directory, calibration, without_calibration)
-    _keep(run_directory, title, note)
+    _keep_report_words(run_directory, title, note)
     summary = summarise(record)
     if json_output:
         print(json.dumps(summary.to_json()), flush=True)
@@ -64,7 +64,7 @@ def report(
         print_pages(run_directory)
 
 
-def _keep(run: Path, title: str | None, note: str | None) -> None:
+def _keep_report_words(run: Path, title: str | None, note: str | None) -> None:
     """Keep a person's words with the run; None leaves what was said before. Raises JournalError."""
     if title is None and note is None:
         return
@@ -119,11 +119,13 @@ def record_with(
     if without_calibration:
         record.header = replace(record.header, calibration=None)
     elif calibration is not None:
-        record.header = replace(record.header, calibration=_other(record.header, calibration))
+        record.header = replace(
+            record.header, calibration=_calibration_for_report(record.header, calibration)
+        )
     return record
 
 
-def _other(header: Header, file: Path) -> UsedCalibration:
+def _calibration_for_report(header: Header, file: Path) -> UsedCalibration:
     """The part of another calibration that is valid for a recorded run."""
     found = load_calibration(file)
     if found is None:

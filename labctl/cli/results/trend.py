@@ -79,8 +79,8 @@ def print_trend(
     gate = gate_of(gate_file, allowances or (), strict)
     from_ns = _moment_ns(since)
     wanted = {"rig_name": rig, "plan_name": plan}
-    paths = named or _paths(runs, rig, plan)
-    read = list(_read(paths, wanted, drive, from_ns, by_name=bool(named)))
+    paths = named or _paths_for_trend(runs, rig, plan)
+    read = list(_read_for_trend(paths, wanted, drive, from_ns, by_name=bool(named)))
     found = trend(read)
     result = check_trend(found, gate) if gate is not None else None
     if html is not None:
@@ -113,7 +113,7 @@ def _moment_ns(text: str | None) -> int:
         raise ConfigurationError([Mistake("command line", "--since", text, allowed)]) from error
 
 
-def _paths(runs: str | None, rig: str | None, plan: str | None) -> Iterator[Path]:
+def _paths_for_trend(runs: str | None, rig: str | None, plan: str | None) -> Iterator[Path]:
     """The runs of a folder; of a store those of the rig and plan, fetched one by one,
     and a line for each that is not whole there."""
     for place in places_to_read(runs):
@@ -137,7 +137,7 @@ def _paths(runs: str | None, rig: str | None, plan: str | None) -> Iterator[Path
                     print(f"labctl: left out: {error}", file=sys.stderr)
 
 
-def _read(
+def _read_for_trend(
     paths: Iterable[Path],
     wanted: dict[str, str | None],
     drive: str | None,

@@ -47,14 +47,14 @@ def doctor(
     if json_output:
         print(json.dumps(examination.to_json(), indent=1))
     else:
-        _print(examination)
+        _print_doctor_checks(examination)
     return examination.exit_code
 
 
-def _print(examination: Examination) -> None:
+def _print_doctor_checks(examination: Examination) -> None:
     terminal = Terminal()
     of_plan = f" with {examination.plan_name}" if examination.plan_name else ""
-    print(f"{examination.rig_name}{of_plan}: {_count(examination)}\n")
+    print(f"{examination.rig_name}{of_plan}: {_doctor_problem_count(examination)}\n")
     for check in examination.checks:
         for number, line in enumerate(lines_of(check)):
             level, rest = line[:_LEVEL_WIDTH], line[_LEVEL_WIDTH:]
@@ -62,7 +62,7 @@ def _print(examination: Examination) -> None:
             terminal.print(Text.assemble((level, style), rest), soft_wrap=True)
 
 
-def _count(examination: Examination) -> str:
+def _doctor_problem_count(examination: Examination) -> str:
     counts = {
         level: sum(check.level is level for check in examination.checks)
         for level in (Level.TROUBLE, Level.WARNING)
@@ -86,13 +86,13 @@ def lines_of(check: Check) -> list[str]:
     head = f"{check.level.value:<{_LEVEL_WIDTH}}{subject:<{_SUBJECT_WIDTH}}"
     if len(subject) >= _SUBJECT_WIDTH:
         head += " "
-    lines = _wrapped(check.text, head, margin)
+    lines = _wrapped_doctor_lines(check.text, head, margin)
     if check.todo:
-        lines += _wrapped(check.todo, f"{margin}→ ", f"{margin}  ")
+        lines += _wrapped_doctor_lines(check.todo, f"{margin}→ ", f"{margin}  ")
     return [*lines, check.paste] if check.paste else lines
 
 
-def _wrapped(text: str, first: str, others: str) -> list[str]:
+def _wrapped_doctor_lines(text: str, first: str, others: str) -> list[str]:
     return textwrap.wrap(
         text,
         WIDTH,

@@ -54,7 +54,7 @@ def list_rigs(
     In ./rigs, $LABCTL_RIGS and ~/.config/labctl/rigs.
     """
     if copy is not None:
-        print(_copied(copy, name or copy))
+        print(_copy_listed_rig(copy, name or copy))
         return
     if name is not None:
         raise typer.BadParameter("--as needs --copy EXAMPLE")
@@ -79,7 +79,7 @@ def list_rigs(
         print(filled(f"examples, for labctl rigs --copy: {', '.join(example_rigs())}"))
 
 
-def _copied(example: str, name: str) -> str:
+def _copy_listed_rig(example: str, name: str) -> str:
     """Copy an example rig into ./rigs under a name; what to do next. Raises ConfigurationError."""
     examples = example_rigs()
     if example not in examples:
@@ -142,7 +142,7 @@ def check(
     """
     file = _file_to_check(name)
     text = read_configuration(file)
-    kind, mistakes = _check(text, str(file))
+    kind, mistakes = _check_rig_or_plan(text, str(file))
     if plan is not None and kind == "plan" and not mistakes:
         allowed = f"goes with a rig, and {file} is a plan"
         raise ConfigurationError([Mistake("command line", "PLAN", plan, allowed)])
@@ -204,7 +204,7 @@ def _too_slow(text: str, file: Path, plan: str) -> list[str]:
     ]
 
 
-def _check(text: str, name: str) -> tuple[str, tuple[Mistake, ...]]:
+def _check_rig_or_plan(text: str, name: str) -> tuple[str, tuple[Mistake, ...]]:
     try:
         data = parse_toml(text, name)
     except ConfigurationError:
@@ -231,11 +231,11 @@ def _print_rows(rows: list[dict[str, Any]], json_output: bool, empty: str) -> No
     for name in rows[0]:
         table.add_column(name.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*map(_cell, row.values()))
+        table.add_row(*map(_list_cell, row.values()))
     Terminal(soft_wrap=False).print(table)
 
 
-def _cell(value: object) -> str:
+def _list_cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     return "" if value is None else str(value)

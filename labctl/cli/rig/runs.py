@@ -47,7 +47,7 @@ def list_runs(
     json_output: JsonOption = False,
 ) -> None:
     """List the runs."""
-    shown = _columns(columns)
+    shown = _runs_columns(columns)
     _refuse_no_outcome(outcome)
     places = places_to_read(runs)
     wanted = {"rig": rig, "plan": plan, "outcome": outcome}
@@ -61,7 +61,7 @@ def list_runs(
     rows = [
         row
         for row in listed
-        if all(value is None or _has(row, key, value) for key, value in wanted.items())
+        if all(value is None or _run_row_has(row, key, value) for key, value in wanted.items())
     ]
     rows = rows[-last:] if last is not None else rows
     if json_output:
@@ -81,7 +81,7 @@ def _by_name(row: Row) -> str:
     return str(row["run"])
 
 
-def _has(row: Row, key: str, value: str) -> bool:
+def _run_row_has(row: Row, key: str, value: str) -> bool:
     """Whether a row has a value; a scaled plan has its name before the scale."""
     return str(row[key] or "").partition(" at scale ")[0].partition(":")[0] == value
 
@@ -93,7 +93,7 @@ def _refuse_no_outcome(text: str | None) -> None:
         raise ConfigurationError([Mistake("command line", "--outcome", text, allowed)])
 
 
-def _columns(text: str | None) -> tuple[str, ...]:
+def _runs_columns(text: str | None) -> tuple[str, ...]:
     """The columns that are named. Raises ConfigurationError."""
     if text is None:
         return USUAL

@@ -49,7 +49,7 @@ def trim_check(
 
 
 def _lines(found: TrimCheck) -> Iterator[str]:
-    yield f"{found.device}: {_abilities(found.discard)}"
+    yield f"{found.device}: {_trim_check_abilities(found.discard)}"
     if found.before is not None and found.after is not None:
         how = "deleted it and trimmed the filesystem" if found.folder else "discarded it"
         where = f"a file in {found.folder}, in " if found.folder else ""
@@ -60,12 +60,12 @@ def _lines(found: TrimCheck) -> Iterator[str]:
             if found.extents
             else "wrote a file, whose place on the device the filesystem does not tell"
         )
-        yield f"read raw before: {_contents(found.before)}"
-        yield f"read raw after:  {_contents(found.after)}"
+        yield f"read raw before: {_trim_check_contents(found.before)}"
+        yield f"read raw after:  {_trim_check_contents(found.after)}"
     yield f"TRIM {found.verdict}: {found.why}"
 
 
-def _abilities(discard: Discard) -> str:
+def _trim_check_abilities(discard: Discard) -> str:
     if not discard.max_bytes:
         return "no discard"
     why = f" ({discard.source})" if discard.source else ""
@@ -83,7 +83,7 @@ def _abilities(discard: Discard) -> str:
     )
 
 
-def _contents(one: Contents) -> str:
+def _trim_check_contents(one: Contents) -> str:
     parts = {
         "the pattern": one.pattern, "zeros": one.zeros, "FFh": one.ones, "anything else": one.other,
     }  # fmt: skip

@@ -62,17 +62,17 @@ def print_dry_run(
     scaled = f" at scale {plan.scale:g}" if plan.scale != 1 else ""
     print(f"{plan.name}{scaled} on {rig.name}: {len(phases)} phases")
     for phase in phases:
-        size = _size(phase, least[phase])
-        effect = _effect(phase, expected.get(phase))
+        size = _dry_run_size(phase, least[phase])
+        effect = _dry_run_effect(phase, expected.get(phase))
         print(f"  {phase.index:3d}  {size:>10}  {phase.label:<32}{effect}".rstrip())
     seconds = cost.seconds if cost.seconds is not None else timed_s(phases)
     fill = "" if cost.seconds is not None else " and the fill of the whole drive"
     if saved_s > 0:
-        print(f"time: {_duration(seconds - saved_s)} to {_duration(seconds)}{fill}")
-        print(_expected(earlier, points, seconds - expected_saved_s, fill))
+        print(f"time: {_dry_run_duration(seconds - saved_s)} to {_dry_run_duration(seconds)}{fill}")
+        print(_dry_run_expectation(earlier, points, seconds - expected_saved_s, fill))
     else:
         about = "" if fill else "about "
-        print(f"time: {about}{_duration(seconds)}{fill}")
+        print(f"time: {about}{_dry_run_duration(seconds)}{fill}")
     if whole := [phase for phase in points if least[phase] >= phase.duration_s]:
         print(_takes_all(rig, whole, len(points)))
     if cost.bytes_written is None:
@@ -83,13 +83,15 @@ def print_dry_run(
     print(f"bytes written: about {cost.bytes_written / 1e9:.1f} GB{note}")
 
 
-def _expected(earlier: EarlierPoints, points: Sequence[Phase], seconds: float, fill: str) -> str:
+def _dry_run_expectation(
+    earlier: EarlierPoints, points: Sequence[Phase], seconds: float, fill: str
+) -> str:
     known = earlier.known(points)
     if not known:
         return "expected: not known, for no earlier run of this rig ended these points early"
     runs = f"{earlier.runs} earlier run{'s' * (earlier.runs > 1)}"
     known_of = f"{known} of {len(points)} points as in {runs} of this rig"
-    return f"expected: about {_duration(seconds)}{fill}\n          ({known_of})"
+    return f"expected: about {_dry_run_duration(seconds)}{fill}\n          ({known_of})"
 
 
 def _takes_all(rig: Rig, whole: Sequence[Phase], points: int) -> str:
@@ -99,7 +101,7 @@ def _takes_all(rig: Rig, whole: Sequence[Phase], points: int) -> str:
     return f"never early: {len(whole)} of {points} points, which take {shortest} at least"
 
 
-def _size(phase: Phase, least_s: float) -> str:
+def _dry_run_size(phase: Phase, least_s: float) -> str:
     """How long a phase takes, from the shortest to the longest, or how much it fills."""
     if phase.fills:
         return "all" if phase.fill_bytes is None else f"{phase.fill_bytes / 1e9:.4g} GB"
@@ -110,7 +112,7 @@ def _size(phase: Phase, least_s: float) -> str:
     return f"{longest} s" if least == longest else f"{least}–{longest} s"
 
 
-def _effect(phase: Phase, expected_s: float | None) -> str:
+def _dry_run_effect(phase: Phase, expected_s: float | None) -> str:
     """What is worth knowing beside it. ``expected_s``: its time, from earlier runs."""
     parts = [] if expected_s is None else [f"about {expected_s:.0f} s"]
     if phase.span_bytes and not phase.fills:
@@ -120,7 +122,7 @@ def _effect(phase: Phase, expected_s: float | None) -> str:
     return ", ".join(parts)
 
 
-def _duration(seconds: float) -> str:
+def _dry_run_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -136,13 +136,17 @@ def import_files(
 
     need(Extra.PARQUET)
     if (stated_volts is None) != (stated_tolerance_pct is None):
-        raise _wrong(
+        raise _wrong_import_option(
             "--stated-volts", stated_volts, "goes with --stated-tolerance-pct, and so back"
         )
     if trust_stamps and offset is not None:
-        raise _wrong("--offset", offset, "is one thing, --trust-stamps another: say one of them")
+        raise _wrong_import_option(
+            "--offset", offset, "is one thing, --trust-stamps another: say one of them"
+        )
     if dry_run and json_output:
-        raise _wrong("--json", None, "says which run was made, and --dry-run makes none")
+        raise _wrong_import_option(
+            "--json", None, "says which run was made, and --dry-run makes none"
+        )
     stated = None
     if stated_volts is not None and stated_tolerance_pct is not None:
         stated = stated_volts, stated_tolerance_pct
@@ -162,15 +166,15 @@ def import_files(
     rules = ClockRules(trust=trust_stamps, offset_s=offset, u_s=clock_u, search_s=search)
     _check_rules(rules, sources)
     if stated is not None and not _has_stated(sources):
-        raise _wrong(
+        raise _wrong_import_option(
             "--stated-volts", stated_volts, "goes with amps alone, and volts were measured"
         )
     works = read_workload(fio)
     labels = Labels(rig, _plan_name(fio), drive)
     if plan:
-        works, labels = _planned(works, labels, plan)
+        works, labels = _import_as_planned(works, labels, plan)
     if not json_output:
-        _show(sources, works)
+        _show_import(sources, works)
     if save_mapping is not None:
         kept = mappings.Mapping(meters=[source.meter for source in sources])
         write_atomically(save_mapping, mappings.mapping_text(kept))
@@ -190,7 +194,9 @@ def import_files(
         if not typer.confirm("Is that right?", default=True):
             raise Refused("nothing was imported: options say what is what (labctl import -h)")
     root = place_of_new_runs(runs)
-    found = import_run(works, sources, root, labels, rules, _progress(quiet=json_output), idle)
+    found = import_run(
+        works, sources, root, labels, rules, _import_progress(quiet=json_output), idle
+    )
     if not json_output:
         print()
         for source, clock in zip(sources, found.clocks, strict=True):
@@ -208,7 +214,7 @@ def import_files(
     print(f"watts over fio's phases: {found.path / 'charts' / 'alignment.svg'}")
 
 
-def _wrong(key: str, value: object, allowed: str) -> ConfigurationError:
+def _wrong_import_option(key: str, value: object, allowed: str) -> ConfigurationError:
     return ConfigurationError([Mistake("command line", key, value, allowed)])
 
 
@@ -218,10 +224,12 @@ def _check_rules(rules: ClockRules, sources: Sequence[MeterFile]) -> None:
     kept = [source.meter.offset_s is not None for source in sources]
     if rules.u_s is not None and not given and not any(kept):
         allowed = "goes with --offset or --trust-stamps: of an offset that is searched, it is found"
-        raise _wrong("--clock-u", rules.u_s, allowed)
+        raise _wrong_import_option("--clock-u", rules.u_s, allowed)
     if rules.search_s is not None and (given or all(kept)):
         by = "--trust-stamps" if rules.trust else "--offset" if given else "the mapping's offset_s"
-        raise _wrong("--search", rules.search_s, f"says nothing beside {by}: nothing is searched")
+        raise _wrong_import_option(
+            "--search", rules.search_s, f"says nothing beside {by}: nothing is searched"
+        )
 
 
 def _has_stated(sources: Sequence[MeterFile]) -> bool:
@@ -229,7 +237,9 @@ def _has_stated(sources: Sequence[MeterFile]) -> bool:
     return any(rail.stated is not None for rail in rails)
 
 
-def _planned(works: Sequence[Work], labels: Labels, plan: str) -> tuple[tuple[Work, ...], Labels]:
+def _import_as_planned(
+    works: Sequence[Work], labels: Labels, plan: str
+) -> tuple[tuple[Work, ...], Labels]:
     """The phases as a plan calls them, and its name and text for the run."""
     from labctl.config.plan import load_plan
     from labctl.importing.given_plan import as_planned
@@ -243,7 +253,7 @@ def _check_name(key: str, name: str) -> None:
     from labctl.toml_reading import pattern_in_words
 
     if not re.fullmatch(NAME_PATTERN, name):
-        raise _wrong(key, name, pattern_in_words(NAME_PATTERN))
+        raise _wrong_import_option(key, name, pattern_in_words(NAME_PATTERN))
 
 
 def _checked_zone(zone: str) -> str:
@@ -252,7 +262,7 @@ def _checked_zone(zone: str) -> str:
     try:
         check_zone(zone)
     except ValueError as error:
-        raise _wrong("--zone", zone, str(error)) from error
+        raise _wrong_import_option("--zone", zone, str(error)) from error
     return zone
 
 
@@ -269,10 +279,12 @@ def _rail_names(files: Sequence[Path], said: Sequence[str]) -> dict[Path, str]:
         name, _, rail = one.rpartition("=")
         own = [file for file in files if not name or name in (file.name, file.stem, str(file))]
         if not own:
-            raise _wrong("--rail", one, f"is of none of the files: {', '.join(map(str, files))}")
+            raise _wrong_import_option(
+                "--rail", one, f"is of none of the files: {', '.join(map(str, files))}"
+            )
         for file in own:
             if file in found:
-                raise _wrong("--rail", one, f"{file} is of {found[file]} already")
+                raise _wrong_import_option("--rail", one, f"{file} is of {found[file]} already")
             _check_name("--rail", rail)
             found[file] = rail
     return found
@@ -292,7 +304,7 @@ def _sources(
     ready = _ready_name(mapping)
     if mapping is not None and not ready and (given != Given() or rails):
         allowed = "says what the columns are, and no option beside it: edit it, or leave it out"
-        raise _wrong("--mapping", str(mapping), allowed)
+        raise _wrong_import_option("--mapping", str(mapping), allowed)
     kept = None if mapping is None or ready else load_mapping(mapping)
     sources: list[MeterFile] = []
     mistakes: list[Mistake] = []
@@ -331,11 +343,11 @@ def _ready_name(mapping: Path | None) -> str:
     names = ready_mappings()
     if str(mapping) not in names:
         allowed = f"is no file, and none of the ready mappings: {', '.join(names)}"
-        raise _wrong("--mapping", str(mapping), allowed)
+        raise _wrong_import_option("--mapping", str(mapping), allowed)
     return str(mapping)
 
 
-def _show(sources: Sequence[MeterFile], works: Sequence[Work]) -> None:
+def _show_import(sources: Sequence[MeterFile], works: Sequence[Work]) -> None:
     """What was taken for what, on the first rows; and the phases."""
     from labctl.importing.phases import labels_of
 
@@ -396,7 +408,7 @@ def _show_meter(source: MeterFile) -> None:
         print(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
 
 
-def _progress(*, quiet: bool) -> Progress:
+def _import_progress(*, quiet: bool) -> Progress:
     """Says every tenth of a file of many parts, on standard error."""
     said: dict[Path, int] = {}
 

@@ -77,9 +77,11 @@ def measure(
         found = find_rig(rig)
         local = found.file.host == LOCAL
         printer = Printer(stderr=json_output)  # standard output is for the JSON
-        program = _program(command, marks, local=local, shown_on=printer.line)
+        program = _program_to_measure(command, marks, local=local, shown_on=printer.line)
         shown_name = printable(name or Path(command[0]).name)[:MOST_NAME]
-        work = PlannedWork(_phases(program, shown_name, idle, limit), size_of_drives(found))
+        work = PlannedWork(
+            _phases_to_measure(program, shown_name, idle, limit), size_of_drives(found)
+        )
         rules = MeasureRules(_run_name(shown_name))
         sinks = configured_sinks(found.text, found.path)
 
@@ -94,7 +96,7 @@ def measure(
     return reported(do, json_output)
 
 
-def _program(
+def _program_to_measure(
     command: list[str], marks: str | None, *, local: bool, shown_on: Callable[[str], None]
 ) -> Program:
     """The program of a command line. Raises ConfigurationError where it cannot be started."""
@@ -113,7 +115,9 @@ def _program(
     return Program(tuple(command), Path.cwd(), pattern, shown_on)
 
 
-def _phases(program: Program, name: str, idle_s: float, limit_s: float) -> tuple[Phase, ...]:
+def _phases_to_measure(
+    program: Program, name: str, idle_s: float, limit_s: float
+) -> tuple[Phase, ...]:
     idle = [Phase(0, Role.IDLE_BEFORE, "idle", Pattern.IDLE, idle_s)] if idle_s else []
     line = printable(shlex.join(program.command))[:MOST_COMMAND]
     work = Phase(len(idle), Role.MEASURE, name, Pattern.PROGRAM, limit_s, command=line)

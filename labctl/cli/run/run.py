@@ -137,7 +137,7 @@ def run_and_report(
         ask_first(rig, plan, yes=yes, json_output=json_output, phases=work.phases)
         sinks = configured_sinks(rig.text, rig.path)
         with held(rig, "labctl run") as lock:
-            begun = _begun(job, rig, (plan, plan_text), runs) if job else None
+            begun = _begun_run(job, rig, (plan, plan_text), runs) if job else None
             if begun is not None and (kept := _goes_on(begun, rig, (plan, plan_text))):
                 if isinstance(kept, RunOutcome):
                     return kept
@@ -148,7 +148,7 @@ def run_and_report(
     return reported(do, json_output)
 
 
-def _begun(job: str, rig: Rig, plan: tuple[Plan, str], runs: Path | None) -> RunRecord | None:
+def _begun_run(job: str, rig: Rig, plan: tuple[Plan, str], runs: Path | None) -> RunRecord | None:
     """The run of a scheduler's job that there is already; None where it begins one."""
     found = run_of_job(job, rig.name, plan[0].name, plan[1], run_places(runs))
     if found.another:

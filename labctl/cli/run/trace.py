@@ -49,7 +49,7 @@ def describe(
         ]
         print(csv_text(("table", "bin", "ios", "reads", "writes", "bytes"), rows), end="")
     else:
-        print("\n".join(_text(found)))
+        print("\n".join(_trace_description_text(found)))
 
 
 @app.command()
@@ -81,11 +81,11 @@ def convert(
         return
     folded = f", {done.wrapped} of them folded onto the drive" if done.wrapped else ""
     print(f"{done.path}: fio iolog version {done.version}, {done.ios} I/Os{folded}")
-    for line in _bad(done.bad_lines, done.bad_shown):
+    for line in _bad_trace_lines(done.bad_lines, done.bad_shown):
         print(line)
 
 
-def _bad(count: int, shown: Sequence[str]) -> list[str]:
+def _bad_trace_lines(count: int, shown: Sequence[str]) -> list[str]:
     if not count:
         return []
     more = count - len(shown)
@@ -96,7 +96,7 @@ def _bad(count: int, shown: Sequence[str]) -> list[str]:
     ]
 
 
-def _text(found: object) -> list[str]:
+def _trace_description_text(found: object) -> list[str]:
     from labctl.trace.describe import Bin, Description
 
     assert isinstance(found, Description)
@@ -156,4 +156,4 @@ def _text(found: object) -> list[str]:
         lines += table("queue depth", found.queue_depths)
     else:
         lines += ["", "  service times and queue depths: not known, the format has none"]
-    return [*lines, *_bad(found.bad_lines, found.bad_shown)]
+    return [*lines, *_bad_trace_lines(found.bad_lines, found.bad_shown)]

@@ -75,7 +75,7 @@ def forget_runs(
     from labctl.sinks.influxdb.stored_runs import RunStore
 
     store = RunStore(settings, lambda text: print(text, file=sys.stderr, flush=True))
-    chosen = asyncio.run(_forget(store, names, before_ns, bins, dry_run))
+    chosen = asyncio.run(_forget_in_influxdb(store, names, before_ns, bins, dry_run))
     if json_output:
         print(
             json.dumps(
@@ -105,7 +105,7 @@ def _before_ns(older_than_days: float | None) -> int | None:
     return max(round((time.time() - older_than_days * DAY_S) * NS_PER_S), 0)
 
 
-async def _forget(
+async def _forget_in_influxdb(
     store: RunStore, names: list[str], before_ns: int | None, bins: bool, dry_run: bool
 ) -> list[str]:
     """The names of the runs that were removed, or would be. Raises ConfigurationError where one

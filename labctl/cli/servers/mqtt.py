@@ -38,7 +38,7 @@ def forget_rig(
     need(Extra.MQTT)
     from labctl.sinks.mqtt.retained_topics import forget
 
-    settings, name = _found(rig)
+    settings, name = _mqtt_server_of_rig(rig)
     count = asyncio.run(forget(settings, name))
     if json_output:
         print(json.dumps({"rig": name, "destination": settings.destination, "forgotten": count}))
@@ -46,7 +46,7 @@ def forget_rig(
         print(f"{name}: {count} messages taken back from {settings.destination}")
 
 
-def _found(rig: str) -> tuple[MqttSettings, str]:
+def _mqtt_server_of_rig(rig: str) -> tuple[MqttSettings, str]:
     """The broker, and the rig's name. A rig without a file was at the site's broker."""
     text, file, name = "", rig, rig
     try:

@@ -75,20 +75,20 @@ def ship_runs(
     for run in runs:
         record = RunRecord(run)
         found = named or rig_of(record)
-        makers = _makers(found, to or (), from_start=from_start, full_rate=full_rate)
+        makers = _sinks_to_ship_to(found, to or (), from_start=from_start, full_rate=full_rate)
         if not makers:
             raise _no_sinks(record, found)
         for make in makers:
-            with _shown(run, quiet=json_output) as (report_line, progress):
+            with _ship_progress(run, quiet=json_output) as (report_line, progress):
                 done += asyncio.run(_ship(run, make, report_line, progress))
             if not json_output:
-                _print(done[-1])
+                _print_ship_report(done[-1])
     if json_output:
-        print(json.dumps([_json(one) for one in done]))
+        print(json.dumps([_ship_report_json(one) for one in done]))
     return 1 if any(one.report.rejected or one.problem for one in done) else 0
 
 
-def _makers(
+def _sinks_to_ship_to(
     rig: Rig | None, to: Sequence[str], *, from_start: bool, full_rate: bool
 ) -> list[configured_sinks.SinkFactory]:
     """The sinks of ``to``, or those that ``rig`` or the site file names."""
@@ -132,11 +132,11 @@ async def _ship(
 
 
 @contextlib.contextmanager
-def _shown(run: Path, quiet: bool) -> Iterator[tuple[ReportLine, shipping.Progress]]:
+def _ship_progress(run: Path, quiet: bool) -> Iterator[tuple[ReportLine, shipping.Progress]]:
     """Where to report lines and progress: a bar on a terminal, else a line now and then."""
     console = Terminal(stderr=True)
     if not console.is_terminal:
-        yield _print_line, (_ignore if quiet else _Lines(run))
+        yield _print_line, (_ignore_ship_progress if quiet else _Lines(run))
         return
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -158,7 +158,7 @@ def _print_line(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _ignore(name: str, done_s: float, total_s: float, sent: int) -> None:
+def _ignore_ship_progress(name: str, done_s: float, total_s: float, sent: int) -> None:
     """Progress is not shown: a program reads the output."""
 
 
@@ -176,7 +176,7 @@ class _Lines:
             self._next = share + PLAIN_EVERY
 
 
-def _print(one: Shipped) -> None:
+def _print_ship_report(one: Shipped) -> None:
     report = one.report
     print(f"{one.run.name}: {report.sent:,} lines to {report.destination}")
     if report.rejected:
@@ -190,7 +190,7 @@ def _print(one: Shipped) -> None:
         print("the run is still on: sent up to now")
 
 
-def _json(one: Shipped) -> dict[str, object]:
+def _ship_report_json(one: Shipped) -> dict[str, object]:
     return {
         "run": str(one.run),
         "complete": one.complete,

@@ -61,7 +61,7 @@ def run_native(state: Path | None, ports: Ports, without: list[str]) -> None:
             NativeStack(state or default_state(), ports, frozenset(without)) as stack,
         ):
             _print_addresses(stack)
-            _watch(stack, stop)
+            _watch_stack(stack, stop)
     except StackError as error:
         if error.usage:
             problems = [Mistake("stack", "native", None, text) for text in str(error).splitlines()]
@@ -76,7 +76,7 @@ def _print_addresses(stack: NativeStack) -> None:
     print("Ctrl-C stops everything", flush=True)
 
 
-def _watch(stack: NativeStack, stop: EndSignal) -> None:
+def _watch_stack(stack: NativeStack, stop: EndSignal) -> None:
     while not stop.wait(WATCH_EVERY_S):
         ended = stack.ended()
         if ended is not None:

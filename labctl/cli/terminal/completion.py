@@ -54,31 +54,31 @@ def print_completion(
     print(f"{first}\n# {_HOW[shell]}\n{rest}")  # zsh takes a file by its first line alone
 
 
-def _rigs() -> Iterable[str]:
+def _rigs_to_complete() -> Iterable[str]:
     from labctl.config.find_rig import rig_files
 
     return dict.fromkeys(path.stem for path in rig_files())
 
 
-def _examples() -> Iterable[str]:
+def _examples_to_complete() -> Iterable[str]:
     from labctl.config.find_rig import example_rigs
 
     return example_rigs()
 
 
-def _plans() -> Iterable[str]:
+def _plans_to_complete() -> Iterable[str]:
     from labctl.config.plan import built_in_plans
 
     return built_in_plans()
 
 
-def _limits() -> Iterable[str]:
+def _limits_to_complete() -> Iterable[str]:
     from labctl.record.power_limits import built_in_limits
 
     return built_in_limits()
 
 
-def _runs() -> Iterable[str]:
+def _runs_to_complete() -> Iterable[str]:
     from labctl.cli.terminal.run_names import LATEST
     from labctl.cli.terminal.runs_place import run_places
     from labctl.record.reader import runs_in
@@ -87,16 +87,16 @@ def _runs() -> Iterable[str]:
     return [LATEST, *reversed([path.name for path in found])]
 
 
-def _jobs() -> Iterable[str]:
+def _jobs_to_complete() -> Iterable[str]:
     from labctl.service.data_dir import find_home
     from labctl.service.queue.store import Queue
 
     return [str(job.id) for job in Queue(find_home()).jobs()]
 
 
-complete_rigs = beginning_with(_rigs)
-complete_examples = beginning_with(_examples)
-complete_plans = beginning_with(_plans)
-complete_limits = beginning_with(_limits)
-complete_runs = beginning_with(_runs)
-complete_jobs = beginning_with(_jobs)
+complete_rigs = beginning_with(_rigs_to_complete)
+complete_examples = beginning_with(_examples_to_complete)
+complete_plans = beginning_with(_plans_to_complete)
+complete_limits = beginning_with(_limits_to_complete)
+complete_runs = beginning_with(_runs_to_complete)
+complete_jobs = beginning_with(_jobs_to_complete)

@@ -35,7 +35,7 @@ def jobs_table(
         table.add_column(title, justify="left" if index else "right", no_wrap=True)
     table.add_column("", overflow="fold")
     for job in jobs:
-        *cells, remark = map(Text, _row(job, expected))
+        *cells, remark = map(Text, _jobs_table_row(job, expected))
         if a_line_each:  # set on the text: a column with no_wrap would not become narrower
             remark.no_wrap, remark.overflow = True, "ellipsis"
         table.add_row(*cells, remark, style=_STYLES.get(job.state, ""))
@@ -44,13 +44,13 @@ def jobs_table(
 
 def jobs_lines(jobs: Sequence[Job], expected: Mapping[int, ExpectedTimes]) -> Iterator[str]:
     """The same table as plain lines, each remark cut: rich takes a millisecond a job."""
-    rows = [(*_TITLES, ""), *(_row(job, expected) for job in jobs)]
+    rows = [(*_TITLES, ""), *(_jobs_table_row(job, expected) for job in jobs)]
     *widths, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     left = max(WIDTH - sum(widths) - len(widths), 0)
     for number, *others, remark in rows:
         cells = [number.rjust(widths[0])]
         cells += [cell.ljust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        yield " ".join([*cells, _shortened(remark, left)])[:WIDTH].rstrip()
+        yield " ".join([*cells, _job_text_cut(remark, left)])[:WIDTH].rstrip()
 
 
 def jobs_wait(count: int) -> str:
@@ -75,7 +75,7 @@ def expected_span(when: ExpectedTimes) -> str:
         return "–"
     if when.end_s is None:
         return f"{wall_time(when.begin_s)} – ?"
-    end = _clock(when.end_s, when.begin_s)
+    end = _jobs_table_clock(when.end_s, when.begin_s)
     return f"{wall_time(when.begin_s)} – {'≥ ' if when.least else ''}{end}"
 
 
@@ -86,33 +86,33 @@ def wall_time(seconds: float) -> str:
     return time.strftime(pattern, then)
 
 
-def _row(job: Job, expected: Mapping[int, ExpectedTimes]) -> tuple[str, ...]:
+def _jobs_table_row(job: Job, expected: Mapping[int, ExpectedTimes]) -> tuple[str, ...]:
     return (
         str(job.id),
         job.state.value,
-        _shortened(job.rig, 14),
-        _shortened(job.plan, 18),
-        _when(job, expected.get(job.id)),
-        _remark(job),
+        _job_text_cut(job.rig, 14),
+        _job_text_cut(job.plan, 18),
+        _jobs_table_time(job, expected.get(job.id)),
+        _jobs_table_remark(job),
     )
 
 
-def _when(job: Job, when: ExpectedTimes | None) -> str:
+def _jobs_table_time(job: Job, when: ExpectedTimes | None) -> str:
     if when is not None:
         return expected_span(when)
     last = job.last
     if last is None or last.ended_s is None:
         return ""
-    return f"{wall_time(last.begun_s)} – {_clock(last.ended_s, last.begun_s)}"
+    return f"{wall_time(last.begun_s)} – {_jobs_table_clock(last.ended_s, last.begun_s)}"
 
 
-def _clock(seconds: float, begin_s: float) -> str:
+def _jobs_table_clock(seconds: float, begin_s: float) -> str:
     """The time of day of an end; with the day where that is more than a day after the begin."""
     days = abs(seconds - begin_s) > DAY_S
     return time.strftime("%a %H:%M" if days else "%H:%M", time.localtime(seconds))
 
 
-def _remark(job: Job) -> str:
+def _jobs_table_remark(job: Job) -> str:
     parts = []
     if job.repeat[1] > 1:
         parts.append(f"{job.repeat[0]}/{job.repeat[1]}")
@@ -122,5 +122,5 @@ def _remark(job: Job) -> str:
     return " ".join(parts)
 
 
-def _shortened(text: str, most: int) -> str:
+def _job_text_cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -27,22 +27,22 @@ def lab_lines(rigs: Sequence[RemoteRig], now_ns: int, width: int = WIDTH) -> Ite
         return
     known = [(condition_of(rig, now_ns), rig) for rig in rigs]
     known.sort(key=lambda one: (one[0].rank, one[1].name))
-    yield _sum(known)
-    rows = [TITLES, *(_row(found, rig) for found, rig in known)]
+    yield _lab_summary(known)
+    rows = [TITLES, *(_lab_table_row(found, rig) for found, rig in known)]
     *widths, _ = (max(map(cell_len, column)) for column in zip(*rows, strict=True))
     left = width - sum(widths) - len(widths)
     whys = ["", *(found.why for found, _ in known)]
     for (*cells, last), why in zip(rows, whys, strict=True):
         padded = [
-            _right(cell, width) if title in NUMBERS else set_cell_size(cell, width)
+            _right_in_lab_table(cell, width) if title in NUMBERS else set_cell_size(cell, width)
             for title, cell, width in zip(TITLES, cells, widths, strict=False)
         ]
-        yield " ".join([*padded, _cut(last, left)]).rstrip()
+        yield " ".join([*padded, _lab_text_cut(last, left)]).rstrip()
         if why:
-            yield _cut(f"  {why}", width)
+            yield _lab_text_cut(f"  {why}", width)
 
 
-def _sum(known: Sequence[tuple[FoundCondition, RemoteRig]]) -> str:
+def _lab_summary(known: Sequence[tuple[FoundCondition, RemoteRig]]) -> str:
     count = Counter(
         "in trouble" if found.condition in NEED_SOMEBODY else found.condition.value
         for found, _ in known
@@ -54,31 +54,31 @@ def _sum(known: Sequence[tuple[FoundCondition, RemoteRig]]) -> str:
     return f"{len(known)} {'rigs' if len(known) > 1 else 'rig'}: {words}{jobs}"
 
 
-def _row(found: FoundCondition, rig: RemoteRig) -> tuple[str, ...]:
+def _lab_table_row(found: FoundCondition, rig: RemoteRig) -> tuple[str, ...]:
     now = found.condition in _NOW
     watts, celsius = (rig.now(name) if now else None for name in ("watts", "celsius"))
     state = found.condition.value
     return (
         _cut_inside(rig.name, MOST_NAME),
         state.upper() if found.why else state,
-        _run(rig),
-        _cut(f"{rig.waiting}" if rig.waiting else "", MOST_NUMBER),
-        _cut("–" if watts is None else significant(watts, 4), MOST_NUMBER),
-        _cut("–" if celsius is None else f"{celsius:.0f}", MOST_NUMBER),
-        _last(rig),
+        _lab_run_cell(rig),
+        _lab_text_cut(f"{rig.waiting}" if rig.waiting else "", MOST_NUMBER),
+        _lab_text_cut("–" if watts is None else significant(watts, 4), MOST_NUMBER),
+        _lab_text_cut("–" if celsius is None else f"{celsius:.0f}", MOST_NUMBER),
+        _lab_last_cell(rig),
     )
 
 
-def _run(rig: RemoteRig) -> str:
+def _lab_run_cell(rig: RemoteRig) -> str:
     """The plan of a run that is on, and which of its phases."""
     if rig.state.get("state") != Condition.RUNNING:
         return ""
     phase = rig.phase_number
     place = f" {phase[0]}/{phase[1]}" if phase else ""
-    return _cut(str(rig.state.get("plan") or ""), MOST_RUN - len(place)) + place
+    return _lab_text_cut(str(rig.state.get("plan") or ""), MOST_RUN - len(place)) + place
 
 
-def _last(rig: RemoteRig) -> str:
+def _lab_last_cell(rig: RemoteRig) -> str:
     """The last point of the run that is on; else how and when the last run ended."""
     text = rig.heartbeat.get("result_text")
     if text and rig.state.get("state") == Condition.RUNNING:
@@ -90,11 +90,11 @@ def _last(rig: RemoteRig) -> str:
     return f"{outcome} {wall_time(ended_ns / NS_PER_S)}" if ended_ns else outcome
 
 
-def _right(text: str, cells: int) -> str:
+def _right_in_lab_table(text: str, cells: int) -> str:
     return " " * (cells - cell_len(text)) + text
 
 
-def _cut(text: str, cells: int) -> str:
+def _lab_text_cut(text: str, cells: int) -> str:
     """A text of at most so many cells, its end left out."""
     return text if cell_len(text) <= cells else f"{set_cell_size(text, cells - 1).rstrip()}…"
 

@@ -83,11 +83,11 @@ def screen(view: View, now_ns: int, so_far: SoFar | None = None) -> RenderableTy
         bar = ProgressBar(total=view.phase.planned_s, completed=done_s, width=60)
         lines.append(Padding(bar, (0, 0)))
     lines += point_lines(view)
-    lines.append(_rails(view))
-    lines.append(_work(view))
+    lines.append(_live_view_rails(view))
+    lines.append(_live_view_work(view))
     if view.host_watts:
         lines.append(Text(host_line(view), "dim"))
-    lines.append(_meters(view))
+    lines.append(_live_view_meters(view))
     if so_far is not None:
         above = so_far.table()
         lines = [line for line in (above, *lines, so_far.power_line()) if line is not None]
@@ -107,7 +107,7 @@ def _phase_line(view: View, now_ns: int) -> Text:
         text.append(f"  {most}{max(left_s, 0):.0f} s left", "dim")
     if view.ends_ns is not None:
         all_s = max((view.ends_ns - now_ns) / NS_PER_S, 0.0)
-        text.append(f"  (run: {most}{_clock(all_s)} left)", "dim")
+        text.append(f"  (run: {most}{_live_view_clock(all_s)} left)", "dim")
     return text
 
 
@@ -128,17 +128,17 @@ def point_lines(view: View, width: int = 80) -> list[Text]:
     return lines
 
 
-def _clock(seconds: float) -> str:
+def _live_view_clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _shown(value: float | None, spec: str, unit: str) -> str:
+def _live_view_value(value: float | None, spec: str, unit: str) -> str:
     return "–" if value is None else f"{value:{spec}} {unit}"
 
 
-def _rails(view: View) -> Table:
+def _live_view_rails(view: View) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(width=8)
     for _ in range(3):
@@ -146,16 +146,16 @@ def _rails(view: View) -> Table:
     for name, rail in view.rails.items():
         table.add_row(
             name,
-            _shown(rail.volts, ".3f", "V"),
-            _shown(rail.amps, ".4f", "A"),
-            _shown(rail.watts, ".3f", "W"),
+            _live_view_value(rail.volts, ".3f", "V"),
+            _live_view_value(rail.amps, ".4f", "A"),
+            _live_view_value(rail.watts, ".3f", "W"),
         )
     if len(view.rails) > 1:
-        table.add_row("total", "", "", _shown(view.watts, ".3f", "W"), style="bold")
+        table.add_row("total", "", "", _live_view_value(view.watts, ".3f", "W"), style="bold")
     return table
 
 
-def _work(view: View) -> Text:
+def _live_view_work(view: View) -> Text:
     parts = []
     if view.rates is not None:
         parts.append(f"{view.rates.iops:,.0f} IOPS")
@@ -172,7 +172,7 @@ def host_line(view: View) -> str:
     return "   ".join(["host", *parts]) if parts else ""
 
 
-def _meters(view: View) -> Text:
+def _live_view_meters(view: View) -> Text:
     text = Text("meters  ", style="dim")
     for name, state in sorted(view.instruments.items()):
         shown = {State.READING: "ok"}.get(state, state.value)
@@ -250,13 +250,15 @@ def _drive_name(data: Mapping[str, Any]) -> str:
     return f"drive {data['drive']}" if data.get("drive") else "the drive"
 
 
-def _stamp(event: Event) -> str:
+def _live_view_stamp(event: Event) -> str:
     return time.strftime("%H:%M:%S", time.localtime(event.t_ns / NS_PER_S))
 
 
 def moment_line(view: View) -> str:
     """The newest values in one line, for a log."""
-    parts = [f"{name} {_shown(rail.watts, '.3f', 'W')}" for name, rail in view.rails.items()]
+    parts = [
+        f"{name} {_live_view_value(rail.watts, '.3f', 'W')}" for name, rail in view.rails.items()
+    ]
     if view.rates is not None:
         parts += [f"{view.rates.iops:,.0f} IOPS", f"{view.rates.bytes_per_s / 1e6:,.1f} MB/s"]
     parts += [f"{sensor} {value:.1f} °C" for sensor, value in view.celsius.items()]
@@ -269,10 +271,10 @@ def _print_every(run: Run, console: Console, over: threading.Event) -> None:
         view = run.monitor.view()
         if view.phase is not None:
             now = "   ".join(line for line in (moment_line(view), host_line(view)) if line)
-            _write(console, f"{time.strftime('%H:%M:%S')}    {now}")
+            _write_live_view_line(console, f"{time.strftime('%H:%M:%S')}    {now}")
 
 
-def _write(console: Console, line: str) -> None:
+def _write_live_view_line(console: Console, line: str) -> None:
     with contextlib.suppress(OSError):  # standard output may be closed
         console.print(line, soft_wrap=True)
 
@@ -280,7 +282,7 @@ def _write(console: Console, line: str) -> None:
 def _print_plain(run: Run, console: Console, event: Event) -> None:
     line = _event_line(run, event)
     if line:
-        _write(console, f"{_stamp(event)}  {line}")
+        _write_live_view_line(console, f"{_live_view_stamp(event)}  {line}")
 
 
 def _print_above(run: Run, console: Console, event: Event) -> None:
@@ -291,4 +293,4 @@ def _print_above(run: Run, console: Console, event: Event) -> None:
         event.kind == EventKind.PHASE_ENDED and event.data["outcome"] == Outcome.COMPLETED
     ):
         with contextlib.suppress(OSError):
-            console.print(Text(f"{_stamp(event)}  {line}", style="yellow"))
+            console.print(Text(f"{_live_view_stamp(event)}  {line}", style="yellow"))

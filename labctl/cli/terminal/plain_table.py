@@ -25,8 +25,8 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     columns = list(zip(names, *shown, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
     if sum(widths) + _GAP * (len(widths) - 1) <= console.width:
-        console.print(Text(_line(names, widths), style="table.header"))
-        print("\n".join(_line(row, widths) for row in shown))
+        console.print(Text(_plain_table_line(names, widths), style="table.header"))
+        print("\n".join(_plain_table_line(row, widths) for row in shown))
         return
     table = Table(box=None, pad_edge=False)
     for name in names:
@@ -36,7 +36,7 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console.print(table)
 
 
-def _line(texts: Sequence[str], widths: Sequence[int]) -> str:
+def _plain_table_line(texts: Sequence[str], widths: Sequence[int]) -> str:
     padded = (
         text + " " * (width + _GAP - cell_len(text))
         for text, width in zip(texts, widths, strict=True)

@@ -41,7 +41,7 @@ def find_run(text: str) -> Path:
     runs = runs_in(places)
     name, colon, rest = text.partition(":")
     if name == LATEST:
-        return _latest(runs, rest, root)
+        return _run_named_latest(runs, rest, root)
     named = [run for run in runs if name == run.name] or [run for run in runs if name in run.name]
     if len(named) > 1:
         shown = ", ".join(run.name for run in named[-MOST_NAMED:])
@@ -55,7 +55,7 @@ def find_run(text: str) -> Path:
     return Path(f"{named[0]}{colon}{rest}")
 
 
-def _latest(runs: list[Path], rig: str, root: str) -> Path:
+def _run_named_latest(runs: list[Path], rig: str, root: str) -> Path:
     """The newest of runs in order of time; of a rig, where one is named."""
     from labctl.errors import JournalError
     from labctl.record.reader import RunRecord

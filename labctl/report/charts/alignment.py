@@ -47,9 +47,9 @@ def alignment_chart(
     datasets = Datasets()
     axis = TimeAxis.of(line)
     parts: list[Any] = [phase_strip(summary, axis, datasets)]
-    parts.append(_overlay(summary, axis, datasets, watts))
+    parts.append(_alignment_overlay(summary, axis, datasets, watts))
     searched = [clock for clock in clocks if clock.searched]
-    parts += [_searched(clock, datasets, named=len(searched) > 1) for clock in searched]
+    parts += [_searched_alignment(clock, datasets, named=len(searched) > 1) for clock in searched]
     caption = (
         "The watts must step where a phase of fio's begins or ends (dashed), as far as the phases "
         "draw different watts."
@@ -66,7 +66,9 @@ def alignment_chart(
     return replace(chart, spec={**chart.spec, "usermeta": about})
 
 
-def _overlay(summary: RunSummary, axis: TimeAxis, datasets: Datasets, watts: Curve) -> Any:
+def _alignment_overlay(
+    summary: RunSummary, axis: TimeAxis, datasets: Datasets, watts: Curve
+) -> Any:
     rows: list[Row] = [
         {"t": axis.at(float(t)), "watts": None if np.isnan(mean) else round(float(mean), 6)}
         for t, mean in zip(watts.t_ns.tolist(), watts.mean.tolist(), strict=True)
@@ -84,13 +86,15 @@ def _overlay(summary: RunSummary, axis: TimeAxis, datasets: Datasets, watts: Cur
         if result.phase.pattern.io
         for moment in (result.begin_ns, result.end_ns)
     )
-    edges = datasets.chart([{"t": at} for at in _apart(map(axis.at, moments), axis)])
+    edges = datasets.chart(
+        [{"t": at} for at in _alignment_edges_apart(map(axis.at, moments), axis)]
+    )
     rules = edges.mark_rule(strokeDash=[4, 3], color=LINE).encode(x=x)
     shown = datasets.chart(rows).mark_line(strokeWidth=1.2, color=HUES[0], interpolate="step")
     return alt.layer(rules, shown.encode(x=x, y=y)).properties(width=WIDTH, height=190)
 
 
-def _apart(moments: Iterable[float], axis: TimeAxis) -> list[float]:
+def _alignment_edges_apart(moments: Iterable[float], axis: TimeAxis) -> list[float]:
     least = _EDGES_APART_PX * axis.at(axis.end_ns) / WIDTH
     found: list[float] = []
     for one in sorted(moments):
@@ -99,7 +103,7 @@ def _apart(moments: Iterable[float], axis: TimeAxis) -> list[float]:
     return found
 
 
-def _searched(clock: ImportedClock, datasets: Datasets, *, named: bool) -> Any:
+def _searched_alignment(clock: ImportedClock, datasets: Datasets, *, named: bool) -> Any:
     curve = datasets.chart(
         [{"at": at, "left": min(100 * left, _MOST_PCT)} for at, left in clock.searched]
     )

@@ -71,7 +71,11 @@ def _chart(
     if not shown:
         return None
     grid = PanelGrid.of([one.panel for one in shown])
-    drawn = [(one.panel, points) for one in shown if (points := _points(one, rows, called, grid))]
+    drawn = [
+        (one.panel, points)
+        for one in shown
+        if (points := _comparison_chart_points(one, rows, called, grid))
+    ]
     if not drawn:
         return None
     tops: dict[bool, float] = {}
@@ -112,7 +116,7 @@ def drive_names(runs: Sequence[ComparedRun]) -> dict[str, str]:
     }
 
 
-def _points(
+def _comparison_chart_points(
     one: ComparedPanel,
     rows: Mapping[str, ComparedRow],
     called: Mapping[str, str],

@@ -35,7 +35,7 @@ def cpu_chart(summary: RunSummary) -> Chart | None:
         return None
     grid = PanelGrid.of(found)
     datasets = Datasets()
-    small = [_panel(panel, grid, datasets) for panel in found]
+    small = [_cpu_use_panel(panel, grid, datasets) for panel in found]
     caption = (
         "How busy each core of the drive's host was in each phase, in per cent of its time: "
         "everything that ran there, not fio alone."
@@ -45,7 +45,7 @@ def cpu_chart(summary: RunSummary) -> Chart | None:
     )
 
 
-def _panel(panel: Panel, grid: PanelGrid, datasets: Datasets) -> Spec:
+def _cpu_use_panel(panel: Panel, grid: PanelGrid, datasets: Datasets) -> Spec:
     rows = _rows(panel, grid)
     cores = list(dict.fromkeys(str(row["core"]) for row in rows))
     chart = datasets.chart(rows)

@@ -39,7 +39,7 @@ def _tables(datasets: Datasets, workload: str, results: Sequence[PhaseResult]) -
     )
     in_bytes = results[0].phase.block_size_bytes >= LARGE_BLOCK_BYTES
     tables = (
-        ("MB/s" if in_bytes else "IOPS", [_rate(one, in_bytes) for one in results]),
+        ("MB/s" if in_bytes else "IOPS", [_depths_and_jobs_rate(one, in_bytes) for one in results]),
         ("mean power (W)", [None if one.watts is None else one.watts.value for one in results]),
         ("MB/J" if in_bytes else "IOPS/W", [_per_energy(one, in_bytes) for one in results]),
     )
@@ -55,7 +55,7 @@ def _tables(datasets: Datasets, workload: str, results: Sequence[PhaseResult]) -
     return specs
 
 
-def _rate(result: PhaseResult, in_bytes: bool) -> float | None:
+def _depths_and_jobs_rate(result: PhaseResult, in_bytes: bool) -> float | None:
     if not in_bytes:
         return result.iops
     return None if result.bytes_per_s is None else result.bytes_per_s / 1e6

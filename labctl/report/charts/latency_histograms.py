@@ -54,7 +54,9 @@ def latency_histograms(summary: RunSummary) -> Chart | None:
     datasets = Datasets()
     ops = tuple(op for op in _COLOURS if any(op == one for _, rows in found for _, one, _ in rows))
     columns = columns_of(len(found))
-    parts = [_panel(panel, rows, ops, (low, high), columns, datasets) for panel, rows in found]
+    parts = [
+        _histogram_panel(panel, rows, ops, (low, high), columns, datasets) for panel, rows in found
+    ]
     caption = (
         "How many I/Os took how long, on a logarithmic axis with steps of equal width. The tallest "
         "step of each row fills it. The lines are the times within which 50 %, 99 % and 99.9 % of "
@@ -78,7 +80,7 @@ def _directions(panel: Panel) -> list[tuple[str, str, Direction]]:
     return [(f"{tick} {op}" if both else tick, op, side) for tick, op, side in sides]
 
 
-def _panel(
+def _histogram_panel(
     panel: Panel,
     sides: Sequence[tuple[str, str, Direction]],
     ops: Sequence[str],
@@ -87,7 +89,7 @@ def _panel(
     datasets: Datasets,
 ) -> Spec:
     low, high = span_us
-    x_axis = alt.Axis(labelExpr=LATENCY, values=_ticks(low, high), labelOverlap="greedy")
+    x_axis = alt.Axis(labelExpr=LATENCY, values=_latency_ticks(low, high), labelOverlap="greedy")
     x_scale = alt.Scale(type="log", domain=[low, high], nice=False)
     x = alt.X("from:Q", scale=x_scale, axis=x_axis, title="latency")
     names = json.dumps([name for name, *_ in sides])
@@ -129,7 +131,7 @@ def _panel(
             ],
         )
     )
-    marks = [row for number, side in enumerate(sides) for row in _marks(number, *side)]
+    marks = [row for number, side in enumerate(sides) for row in _histogram_marks(number, *side)]
     lines = (
         datasets.chart(marks)
         .mark_rule(color=INK, strokeWidth=1.3)
@@ -147,7 +149,7 @@ def _panel(
     return plain(whole.properties(title=panel_title(panel), width=WIDTHS[columns], height=height))
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def _latency_ticks(low: float, high: float) -> list[float]:
     """Where the axis has numbers: its decades alone, if more would not have room."""
     ticks = log_ticks(low, high)
     decades = [tick for tick in ticks if math.log10(tick).is_integer()]
@@ -171,7 +173,7 @@ def _steps(number: int, name: str, op: str, side: Direction) -> Iterator[Row]:
         }
 
 
-def _marks(number: int, name: str, op: str, side: Direction) -> Iterator[Row]:
+def _histogram_marks(number: int, name: str, op: str, side: Direction) -> Iterator[Row]:
     """Where the percentiles of a row are."""
     for percentile, words in _PERCENTILES.items():
         us = side.latency_percentiles_us.get(percentile)

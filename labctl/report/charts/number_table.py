@@ -43,13 +43,13 @@ def number_table(
     datasets: Datasets, axes: TableAxes, fields: Sequence[Field], title: str, unit: str = ""
 ) -> Spec:
     """The table, under its ``title``; numbers of the ``unit`` µs are told in what suits them."""
-    shade = _shades([field.value for field in fields])
+    shade = _number_table_shades([field.value for field in fields])
     rows: list[Row] = [
         {
             "x": field.x,
             "y": field.y,
             "shade": shade(field.value),
-            "text": latency_text(field.value) if unit == "µs" else _text(field.value),
+            "text": latency_text(field.value) if unit == "µs" else _number_table_text(field.value),
             "colour": CELL_RED if field.throttled else CELL_INK,
         }
         for field in fields
@@ -73,7 +73,7 @@ def number_table(
     return plain(alt.layer(*layers).properties(title=title, **size))
 
 
-def _shades(values: Sequence[float]) -> Callable[[float], str]:
+def _number_table_shades(values: Sequence[float]) -> Callable[[float], str]:
     """A colour a number, from pale to blue; over more than a decade by its logarithm."""
     low, high = min(values), max(values)
     pale, deep = (0xF4, 0xF8, 0xFB), (0x9E, 0xC6, 0xE0)
@@ -91,5 +91,5 @@ def _shades(values: Sequence[float]) -> Callable[[float], str]:
     return shade
 
 
-def _text(value: float) -> str:
+def _number_table_text(value: float) -> str:
     return prefixed(value) if abs(value) >= 1000 else significant(value, 4)

@@ -51,7 +51,7 @@ def time_chart(
 
     ``limits`` are temperatures to draw, by name: ``warning`` and ``critical``.
     """
-    rows = _rows(summary, line, limits)
+    rows = _rows_over_time(summary, line, limits)
     if not rows:
         return None
     datasets = Datasets()
@@ -62,11 +62,13 @@ def time_chart(
     marks = _mark_rows(summary, axis)
     for row in rows:
         x = axis.x(named=row is rows[-1])
-        layers = stretches.layers(x, row.silences) + _lines(datasets, axis, x, row)
-        layers += _limits(datasets, row.limits) + _marks(datasets, marks, numbered=row is rows[0])
+        layers = stretches.layers(x, row.silences) + _lines_over_time(datasets, axis, x, row)
+        layers += _limits_over_time(datasets, row.limits) + _marks_over_time(
+            datasets, marks, numbered=row is rows[0]
+        )
         charts.append(alt.layer(*layers).properties(width=WIDTH, height=row.height))
     whole = alt.vconcat(*charts, spacing=10).resolve_scale(color="independent", fill="shared")
-    words = _caption(summary, line)
+    words = _over_time_caption(summary, line)
     body = plain(whole)
     selections = body.pop("params", [])  # which only the whole specification may have
     chart = finished("run", "The whole run over time", words, body, datasets)
@@ -102,7 +104,7 @@ class _Row:
     """Whether a stretch of it can be selected with the mouse."""
 
 
-def _rows(
+def _rows_over_time(
     summary: RunSummary, line: Timeline, limits: Mapping[str, float | None]
 ) -> tuple[_Row, ...]:
     rails = [name for name in key_figures.rail_names(summary) if name in line.watts]
@@ -140,7 +142,7 @@ def _limits_in_view(line: Timeline, limits: Mapping[str, float | None]) -> dict[
     return found
 
 
-def _caption(summary: RunSummary, line: Timeline) -> str:
+def _over_time_caption(summary: RunSummary, line: Timeline) -> str:
     words = [
         "Lines are means of the readings that fall together at this width; the band around a "
         "line goes from the smallest to the largest of them."
@@ -205,18 +207,18 @@ class _ColouredStretches:
         return [mark.encode(x=x, x2="t2:Q", fill=fill, tooltip=tooltip)]
 
 
-def _rounded(value: float) -> float | None:
+def _over_time_value(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def _lines(datasets: Datasets, axis: TimeAxis, x: alt.X, row: _Row) -> list[Any]:
+def _lines_over_time(datasets: Datasets, axis: TimeAxis, x: alt.X, row: _Row) -> list[Any]:
     rows: list[Row] = [
         {
             "t": axis.at(float(t_ns)),
             "name": name,
-            "mean": _rounded(mean / row.unit),
-            "low": _rounded(low / row.unit),
-            "high": _rounded(high / row.unit),
+            "mean": _over_time_value(mean / row.unit),
+            "low": _over_time_value(low / row.unit),
+            "high": _over_time_value(high / row.unit),
         }
         for name, trace in row.traces.items()
         for t_ns, mean, low, high in zip(
@@ -265,7 +267,7 @@ def _mark_rows(summary: RunSummary, axis: TimeAxis) -> list[Row]:
     ]
 
 
-def _marks(datasets: Datasets, rows: list[Row], *, numbered: bool) -> list[Any]:
+def _marks_over_time(datasets: Datasets, rows: list[Row], *, numbered: bool) -> list[Any]:
     """A line at each mark; ``numbered``: with its number above it."""
     if not rows:
         return []
@@ -280,7 +282,7 @@ def _marks(datasets: Datasets, rows: list[Row], *, numbered: bool) -> list[Any]:
     return [rule, text]
 
 
-def _limits(datasets: Datasets, limits: Mapping[str, float]) -> list[Any]:
+def _limits_over_time(datasets: Datasets, limits: Mapping[str, float]) -> list[Any]:
     """Dashed lines where the drive warns and where it stops."""
     if not limits:
         return []

@@ -33,57 +33,59 @@ def drive_charts(summary: RunSummary) -> tuple[Chart, ...]:
     if not summary.drives:
         return ()
     charts = (
-        _chart(
+        _per_drive_chart(
             summary,
             "drives_work",
             "Work, drive by drive",
             "Work of each drive while all of them worked.",
-            _work,
+            _per_drive_work,
         ),
-        _chart(
+        _per_drive_chart(
             summary,
             "drives_watts",
             "Watts, drive by drive",
             "Mean power of each drive, of all its rails, while all of them worked.",
-            _watts,
+            _per_drive_watts,
         ),
     )
     return tuple(chart for chart in charts if chart is not None)
 
 
-def _work(panel: Panel, result: PhaseResult) -> tuple[float, str] | None:
+def _per_drive_work(panel: Panel, result: PhaseResult) -> tuple[float, str] | None:
     if panel.in_bytes:
         rate = None if result.bytes_per_s is None else result.bytes_per_s / 1e6
         return None if rate is None else (rate, f"{prefixed(rate)} MB/s")
     return None if result.iops is None else (result.iops, f"{prefixed(result.iops)} IOPS")
 
 
-def _watts(panel: Panel, result: PhaseResult) -> tuple[float, str] | None:
+def _per_drive_watts(panel: Panel, result: PhaseResult) -> tuple[float, str] | None:
     watts = result.watts
     return None if watts is None else (watts.value, f"{with_uncertainty(watts)} W")
 
 
-def _chart(summary: RunSummary, name: str, title: str, caption: str, value: Value) -> Chart | None:
+def _per_drive_chart(
+    summary: RunSummary, name: str, title: str, caption: str, value: Value
+) -> Chart | None:
     found = [panel for panel in panels(summary.points) if _rows(summary, panel, value)]
     if not found:
         return None
     grid, datasets = PanelGrid.of(found), Datasets()
-    small = [_panel(summary, panel, value, grid, datasets) for panel in found]
+    small = [_per_drive_panel(summary, panel, value, grid, datasets) for panel in found]
     return finished(name, title, caption, charts_in_rows(small, grid.columns), datasets)
 
 
-def _panel(
+def _per_drive_panel(
     summary: RunSummary, panel: Panel, value: Value, grid: PanelGrid, datasets: Datasets
 ) -> Spec:
     drives = tuple(summary.drives)
     chart = datasets.chart(_rows(summary, panel, value))
     x = grid.x(panel)
     work = "MB/s" if panel.in_bytes else "IOPS"
-    numbers = GROUPED if panel.in_bytes or value is _watts else PREFIXED
+    numbers = GROUPED if panel.in_bytes or value is _per_drive_watts else PREFIXED
     y = alt.Y(
         "value:Q",
         scale=alt.Scale(zero=True),
-        title="mean power (W)" if value is _watts else work,
+        title="mean power (W)" if value is _per_drive_watts else work,
         axis=alt.Axis(labelExpr=numbers, tickCount=5, minExtent=34),
     )
     colour = alt.Color(

@@ -79,10 +79,10 @@ def _sweep_label(phases: Sequence[PhaseResult], pixels: float) -> str:
         names += [f"{first.pattern} {format_size(size)}" for size in sizes if len(sizes) == 1]
         names.append(first.pattern.value)
     fitting = [name for name in names if len(name) <= pixels / _CHARACTER_PX]
-    return fitting[0] if fitting else _cut(names[-1], pixels)
+    return fitting[0] if fitting else _cut_strip_name(names[-1], pixels)
 
 
-def _cut(text: str, pixels: float) -> str:
+def _cut_strip_name(text: str, pixels: float) -> str:
     room = int(pixels / _CHARACTER_PX)
     if len(text) <= room:
         return text
@@ -97,7 +97,7 @@ def _band_names(phases: Sequence[PhaseResult], axis: TimeAxis) -> list[str]:
     for place, result in enumerate(phases):
         sweeps.setdefault((result.phase.sweep, result.phase.role), []).append(place)
     for places in sweeps.values():
-        names = _names([phases[place].phase for place in places])
+        names = _phase_strip_names([phases[place].phase for place in places])
         fits = {}
         for place, kinds in zip(places, names, strict=True):
             room = axis.pixels(phases[place].begin_ns, phases[place].end_ns) / _CHARACTER_PX
@@ -111,7 +111,7 @@ def _band_names(phases: Sequence[PhaseResult], axis: TimeAxis) -> list[str]:
     return found
 
 
-def _names(phases: Sequence[Phase]) -> list[tuple[str, ...]]:
+def _phase_strip_names(phases: Sequence[Phase]) -> list[tuple[str, ...]]:
     """What each phase of a sweep may be called, from long to short."""
     first = phases[0]
     if first.role is not Role.MEASURE:

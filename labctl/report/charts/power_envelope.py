@@ -45,7 +45,7 @@ def envelope_chart(summary: RunSummary) -> Chart | None:
     if idle and not groups:
         groups = {_IDLE: [(_IDLE, item) for item in idle]}
     rows = {
-        title: [row for name, item in members for row in _rows(name, item)]
+        title: [row for name, item in members for row in _envelope_chart_rows(name, item)]
         for title, members in groups.items()
     }
     rows = {
@@ -58,7 +58,7 @@ def envelope_chart(summary: RunSummary) -> Chart | None:
     columns = columns_of(len(rows))
     top = max(row["high"] for found in rows.values() for row in found)
     parts = [
-        _part(datasets, title, found, lengths, 1.05 * top, WIDTHS[columns])
+        _envelope_chart_part(datasets, title, found, lengths, 1.05 * top, WIDTHS[columns])
         for title, found in rows.items()
     ]
     caption = (
@@ -72,7 +72,7 @@ def envelope_chart(summary: RunSummary) -> Chart | None:
     return finished("envelope", "Power envelope", caption, body, datasets)
 
 
-def _rows(name: str, result: PhaseResult) -> list[Row]:
+def _envelope_chart_rows(name: str, result: PhaseResult) -> list[Row]:
     return [
         {
             "phase": name,
@@ -87,7 +87,7 @@ def _rows(name: str, result: PhaseResult) -> list[Row]:
     ]
 
 
-def _part(
+def _envelope_chart_part(
     datasets: Datasets,
     title: str,
     rows: list[Row],

@@ -36,7 +36,7 @@ def window_of(check: PowerCheck) -> tuple[int, int] | None:
 
 def verdict_chart(check: PowerCheck, line: Timeline, number: int) -> Chart | None:
     """Watts around the window, with the limit; None without readings there."""
-    curve = _curve(check, line)
+    curve = _power_verdict_curve(check, line)
     if curve is None or check.begin_ns is None or check.end_ns is None:
         return None
     begin_ns, end_ns = check.begin_ns, check.end_ns
@@ -86,7 +86,7 @@ def verdict_chart(check: PowerCheck, line: Timeline, number: int) -> Chart | Non
     return finished(f"verdict-{number}", title, caption, spec, datasets)
 
 
-def _curve(check: PowerCheck, line: Timeline) -> Curve | None:
+def _power_verdict_curve(check: PowerCheck, line: Timeline) -> Curve | None:
     if check.rail:
         return line.watts.get(check.rail)
     if line.total_watts is not None:

@@ -48,11 +48,15 @@ _LATENCIES = (_MEAN, *_PERCENTILES, _SLOWEST)
 def sweep_charts(summary: RunSummary) -> tuple[Chart, ...]:
     """Watts, work and latency along each sweep; a chart without anything to show is left out."""
     found = panels(summary.points)
-    charts = (_watts(summary, found), _work(summary, found), _latency(summary, found))
+    charts = (
+        _sweep_watts_chart(summary, found),
+        _sweep_work_chart(summary, found),
+        _sweep_latency_chart(summary, found),
+    )
     return tuple(chart for chart in charts if chart is not None)
 
 
-def _triangles(
+def _sweep_triangles(
     datasets: Datasets,
     grid: PanelGrid,
     panel: Panel,
@@ -80,18 +84,20 @@ def _throttled_text(result: PhaseResult) -> str:
     return f"the drive throttled; while it did not: {watts} W, {iops} IOPS"
 
 
-def _span(estimate: Estimate) -> Row:
+def _sweep_error_span(estimate: Estimate) -> Row:
     return {"low": estimate.value - estimate.u, "high": estimate.value + estimate.u}
 
 
-def _stacked(point: PanelPoint) -> float:
+def _stacked_sweep_watts(point: PanelPoint) -> float:
     rails = sum(rail.watts.value for rail in point.result.rails.values())
     total = point.result.watts
     return max(rails, total.value + total.u if total else 0.0)
 
 
-def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
-    top = max((_stacked(point) for panel in found for point in panel.points), default=0.0)
+def _sweep_watts_chart(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
+    top = max(
+        (_stacked_sweep_watts(point) for panel in found for point in panel.points), default=0.0
+    )
     if top <= 0:
         return None
     grid = PanelGrid.of(found)
@@ -139,7 +145,7 @@ def _watts_panel(
         [
             {
                 "x": point.place,
-                **_span(point.result.watts),
+                **_sweep_error_span(point.result.watts),
                 "label": value_only(point.result.watts),
                 "text": f"{with_uncertainty(point.result.watts)} W",
             }
@@ -153,8 +159,12 @@ def _watts_panel(
         halo = total.mark_text(dy=-9, fontSize=10, color="white", stroke="white", strokeWidth=3)
         label = total.mark_text(dy=-9, fontSize=10, color=INK)
         layers += [one.encode(x=x, y=high, text="label:N") for one in (halo, label)]
-    heights = {point.place: _stacked(point) for point in panel.points if _stacked(point)}
-    layers.extend(_triangles(datasets, grid, panel, heights, scale, 26))
+    heights = {
+        point.place: _stacked_sweep_watts(point)
+        for point in panel.points
+        if _stacked_sweep_watts(point)
+    }
+    layers.extend(_sweep_triangles(datasets, grid, panel, heights, scale, 26))
     if summary.idle_watts is not None:
         layers.append(_idle_line(datasets, summary.idle_watts, scale))
     return plain(
@@ -213,7 +223,7 @@ def _error_bars(chart: alt.Chart, x: alt.X, scale: alt.Scale, title: str = "") -
     return alt.layer(rule, *ends)
 
 
-def _work(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
+def _sweep_work_chart(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     points = [point for panel in found for point in panel.points]
     if not any(point.result.iops for point in points):
         return None
@@ -255,7 +265,7 @@ def _work_rows(panel: Panel) -> tuple[tuple[str, list[Row]], tuple[str, list[Row
             scaled(result.bytes_per_joule, 1e-6) if panel.in_bytes else result.iops_per_watt
         )
         if per_energy is not None:
-            row = {**at, "y": per_energy.value, **_span(per_energy)}
+            row = {**at, "y": per_energy.value, **_sweep_error_span(per_energy)}
             efficiencies.append({**row, "text": with_uncertainty(per_energy)})
     return (rate_title, rates), (per_title, efficiencies)
 
@@ -270,17 +280,17 @@ def _work_panel(
 ) -> Spec:
     (rate_title, rates), (per_title, efficiencies) = _work_rows(panel)
     top = tops[rate_title]
-    upper = _line(datasets, grid, panel, rates, rate_title, top, HUES[0], named=not efficient)
+    upper = _sweep_line(datasets, grid, panel, rates, rate_title, top, HUES[0], named=not efficient)
     upper = upper.properties(title=panel_title(panel), width=grid.width, height=150)
     if not efficient:
         return plain(upper)
     top = tops[per_title]
-    lower = _line(datasets, grid, panel, efficiencies, per_title, top, HUES[2], named=True)
+    lower = _sweep_line(datasets, grid, panel, efficiencies, per_title, top, HUES[2], named=True)
     lower = lower.properties(width=grid.width, height=150)
     return {"vconcat": [plain(upper), plain(lower)], "spacing": 16, "bounds": "flush"}
 
 
-def _line(
+def _sweep_line(
     datasets: Datasets,
     grid: PanelGrid,
     panel: Panel,
@@ -308,11 +318,11 @@ def _line(
     if any(row["high"] > row["low"] for row in rows):
         layers.append(_error_bars(chart, x, scale, title))
     heights = {row["x"]: row["y"] for row in rows}
-    layers.extend(_triangles(datasets, grid, panel, heights, scale, 12))
+    layers.extend(_sweep_triangles(datasets, grid, panel, heights, scale, 12))
     return alt.layer(*layers)
 
 
-def _latency(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
+def _sweep_latency_chart(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     values = [row for panel in found for row in _latency_rows(panel)]
     if not values:
         return None
@@ -387,6 +397,6 @@ def _latency_panel(
     heights: dict[float, float] = {}
     for row in _latency_rows(panel):
         heights[row["x"]] = max(row["us"], heights.get(row["x"], 0.0))
-    marks = _triangles(datasets, grid, panel, heights, scale, 14)
+    marks = _sweep_triangles(datasets, grid, panel, heights, scale, 14)
     layers = alt.layer(line, point, *marks)
     return plain(layers.properties(title=panel_title(panel), width=grid.width, height=200))

@@ -45,12 +45,12 @@ _VALUE, _MIDDLE, _LEVEL = "a point", "middle of all points", "level"
 
 def trend_charts(series: TrendSeries, name: str) -> tuple[Chart, ...]:
     """A chart with all points, a panel a quantity, and one of the points that moved most."""
-    charts = [_whole(series, name), _moved(series, name)]
+    charts = [_whole_trend_chart(series, name), _moved_trend_chart(series, name)]
     source = f"{title_of(series)}: {span_of(series)}"
     return tuple(signed(chart, source) for chart in charts if chart is not None)
 
 
-def _whole(series: TrendSeries, name: str) -> Chart | None:
+def _whole_trend_chart(series: TrendSeries, name: str) -> Chart | None:
     """Each point against its middle, in per cent."""
     datasets, parts = Datasets(), []
     for quantity, kind in WATCHED.items():
@@ -59,13 +59,15 @@ def _whole(series: TrendSeries, name: str) -> Chart | None:
             points, middle = _against_middle(rows)
             title = f"{kind.title}, change from the median"
             parts.append(
-                _panel(series, datasets, points, middle, _MIDDLE, title, "%", PREFIXED, HUES[0])
+                _trend_chart_panel(
+                    series, datasets, points, middle, _MIDDLE, title, "%", PREFIXED, HUES[0]
+                )
             )
     if not parts:
         return None
     caption = (
         "Every point of a run as a dot, in per cent of its median over the runs, and the median of "
-        "all points as a line. " + _marks(series)
+        "all points as a line. " + _trend_chart_marks(series)
     )
     title = "All points through the runs"
     return finished(f"{name}-all", title, caption, charts_in_rows(parts, COLUMNS), datasets)
@@ -89,7 +91,7 @@ def _against_middle(rows: Sequence[TrendRow]) -> tuple[list[Row], list[Row]]:
     return points, middle
 
 
-def _moved(series: TrendSeries, name: str) -> Chart | None:
+def _moved_trend_chart(series: TrendSeries, name: str) -> Chart | None:
     """The points that moved most surely: each run's value, and the levels."""
     rows = {(row.quantity, row.point): row for row in series.rows}
     sure = {
@@ -118,23 +120,27 @@ def _moved(series: TrendSeries, name: str) -> Chart | None:
         title = f"{row.point}: {with_doubt(sure[key])}"
         labels = LATENCY if row.unit == "µs" else PREFIXED
         parts.append(
-            _panel(series, datasets, points, levels, _LEVEL, title, kind.title, labels, HUES[1])
+            _trend_chart_panel(
+                series, datasets, points, levels, _LEVEL, title, kind.title, labels, HUES[1]
+            )
         )
     more = len(sure) - len(shown)
     caption = "The points that moved, those that are clearest first: a dot a run, the levels as a "
-    caption += "line. " + _marks(series) + (f" {more} more are in the tables." if more else "")
+    caption += (
+        "line. " + _trend_chart_marks(series) + (f" {more} more are in the tables." if more else "")
+    )
     title = "What moved"
     return finished(f"{name}-moved", title, caption, charts_in_rows(parts, COLUMNS), datasets)
 
 
-def _marks(series: TrendSeries) -> str:
+def _trend_chart_marks(series: TrendSeries) -> str:
     text = "Dashed: another firmware."
     if any(change.kind is CandidateKind.STEP for change in series.changes):
         text = "A solid rule with its number is a step, a dashed one another firmware."
     return text
 
 
-def _panel(
+def _trend_chart_panel(
     series: TrendSeries, datasets: Datasets, points: list[Row], line: list[Row], line_name: str,
     title: str, axis: str, labels: str, hue: str,
 ) -> Spec:  # fmt: skip

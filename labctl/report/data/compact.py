@@ -105,9 +105,9 @@ def compact(
         found = gather(runs, connection, cache, work, progress)
         kept, months = _plan(runs, connection, found)
         written = [
-            _write(runs, connection, found, month, names, work)
+            _write_compact_part(runs, connection, found, month, names, work)
             for month, members in sorted(months.items())
-            for names in _chunks(sorted(members))
+            for names in _compact_chunks(sorted(members))
         ]
         before = found.compacted
         parts = (*kept, *written)
@@ -134,7 +134,7 @@ def _plan(
     ]
     changed = here - {name for part in whole for name in part.runs}
     months: dict[str, set[str]] = {}
-    for name, month in _months(connection, found.sources, changed):
+    for name, month in _months_to_compact(connection, found.sources, changed):
         months.setdefault(month, set()).add(name)
     kept = []
     for part in whole:
@@ -145,7 +145,7 @@ def _plan(
     return kept, months
 
 
-def _months(
+def _months_to_compact(
     connection: duckdb.DuckDBPyConnection, sources: Iterable[Source], names: frozenset[str]
 ) -> Iterable[tuple[str, str]]:
     """The month in which each of these runs began, UTC."""
@@ -160,11 +160,11 @@ def _months(
     return [(name, month or NO_MONTH) for name, month in found]
 
 
-def _chunks(names: list[str]) -> Iterable[frozenset[str]]:
+def _compact_chunks(names: list[str]) -> Iterable[frozenset[str]]:
     return [frozenset(names[at : at + MOST_RUNS]) for at in range(0, len(names), MOST_RUNS)]
 
 
-def _write(
+def _write_compact_part(
     runs: Runs,
     connection: duckdb.DuckDBPyConnection,
     found: Gathered,

@@ -93,7 +93,7 @@ class FolderRuns:
         done: Iterator[tuple[Path | None, str]]
         with contextlib.ExitStack() as held:
             if processes < 2:
-                make = partial(_made, held.enter_context(one_thread()))
+                make = partial(_folder_run_tables, held.enter_context(one_thread()))
                 done = map(make, paths, spares, wanted)
             else:
                 pool = ProcessPoolExecutor(processes, get_context("spawn"), _start_process)
@@ -129,10 +129,10 @@ def _start_process() -> None:
 
 
 def _made_here(run: Path, spare: Path, wanted: str) -> tuple[Path | None, str]:
-    return _made(_of_process[0], run, spare, wanted)
+    return _folder_run_tables(_of_process[0], run, spare, wanted)
 
 
-def _made(
+def _folder_run_tables(
     maker: duckdb.DuckDBPyConnection, run: Path, spare: Path, wanted: str
 ) -> tuple[Path | None, str]:
     """The folder with the Parquet of a run, or why there is none."""

@@ -272,7 +272,7 @@ def _fetched_source(
         )
         described = connection.execute(f"DESCRIBE SELECT * EXCLUDE (filename) FROM {read}")
         columns = ", ".join(
-            f"TRY_CAST({_column(one)} AS {sql_type(one)}) AS {_column(one)}"
+            f"TRY_CAST({_gathered_column(one)} AS {sql_type(one)}) AS {_gathered_column(one)}"
             for one, *_ in described.fetchall()
             if one != FOLDER
         )
@@ -280,5 +280,5 @@ def _fetched_source(
     return Source(files, frozenset(fetched))
 
 
-def _column(name: str) -> str:
+def _gathered_column(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -99,7 +99,7 @@ def read_manifest(place: Place) -> PartsManifest:
                 f"{place.address.of(key)}: the tables are of labctl {found['labctl']}, which is "
                 "newer than this one: update labctl"
             )
-        manifest = known(PartsManifest, {**found, "number": _number(key)})
+        manifest = known(PartsManifest, {**found, "number": _parts_manifest_number(key)})
         _check(manifest.parts)
     except UNREADABLE as error:
         raise StoreError(f"{place.address.of(key)} is no manifest of labctl: {error}") from error
@@ -108,8 +108,8 @@ def read_manifest(place: Place) -> PartsManifest:
 
 def _newest_key(place: Place) -> str:
     """The key of the manifest that counts; empty where there is none. Raises StoreError."""
-    keys = (one.key for one in place.list(MANIFESTS) if _number(one.key))
-    return max(keys, key=_number, default="")
+    keys = (one.key for one in place.list(MANIFESTS) if _parts_manifest_number(one.key))
+    return max(keys, key=_parts_manifest_number, default="")
 
 
 def _check(parts: Iterable[Part]) -> None:
@@ -121,7 +121,7 @@ def _check(parts: Iterable[Part]) -> None:
                 raise ValueError(f"{part.files[table].key} is no table")
 
 
-def _number(key: str) -> int:
+def _parts_manifest_number(key: str) -> int:
     name = key.rpartition("/")[2]
     digits = name.removesuffix(".json")
     return int(digits) if name.endswith(".json") and digits.isdecimal() else 0
@@ -151,7 +151,7 @@ def remove_unused(place: Place, manifest: PartsManifest) -> None:
     now_s = time.time()
     used = {file.key for part in manifest.parts for file in part.files.values()}
     for one in place.list("tables"):
-        is_newest = _number(one.key) >= manifest.number
+        is_newest = _parts_manifest_number(one.key) >= manifest.number
         if one.key not in used and not is_newest and now_s - one.written_s > UNUSED_S:
             place.remove(one.key)
 

@@ -56,7 +56,7 @@ def query(
     if not sql.strip(" ;\n\t") or not _is_text(sql):
         raise ConfigurationError([Mistake("query", "SQL", sql, "a question: SELECT * FROM runs")])
     for root in roots:
-        _check(root)
+        _check_query_runs(root)
     for left in reversed(range(_TRIES)):
         try:
             return _ask(sql, roots, cache, progress)
@@ -107,7 +107,7 @@ def _is_text(sql: str) -> bool:
     return True
 
 
-def _check(root: RunsPlace) -> None:
+def _check_query_runs(root: RunsPlace) -> None:
     if isinstance(root, Path) and not root.is_dir():
         allowed = "there is no such directory of runs"
         raise ConfigurationError([Mistake("labctl query", "--runs", str(root), allowed)])

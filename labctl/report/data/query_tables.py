@@ -148,11 +148,11 @@ def _write_all(
 ) -> Path:
     for name, file in TABLES.items():
         with replacing(folder / file) as fresh:
-            _write(maker, fresh, tables[name], made_of)
+            _write_query_table(maker, fresh, tables[name], made_of)
     return folder
 
 
-def _write(
+def _write_query_table(
     maker: duckdb.DuckDBPyConnection, file: Path, rows: Sequence[dict[str, Field]], made_of: str
 ) -> None:
     """Rows as a Parquet file. Raises OSError, duckdb.Error."""
@@ -169,16 +169,16 @@ def _write(
 
 
 def _made_of(maker: duckdb.DuckDBPyConnection, file: Path) -> str:
-    return _about(maker, file, "made_of") if file.is_file() else ""
+    return _about_query_table(maker, file, "made_of") if file.is_file() else ""
 
 
 def layout_of(reader: duckdb.DuckDBPyConnection, file: Path) -> int:
     """The layout of a run's Parquet; 1 where it does not say."""
-    text = _about(reader, file, "layout")
+    text = _about_query_table(reader, file, "layout")
     return int(text) if text.isdecimal() else 1
 
 
-def _about(reader: duckdb.DuckDBPyConnection, file: Path, key: str) -> str:
+def _about_query_table(reader: duckdb.DuckDBPyConnection, file: Path, key: str) -> str:
     """What a Parquet file says of itself; empty where it does not, or is none."""
     import duckdb
 

@@ -39,10 +39,10 @@ PERCENTILES = ("50", "95", "99", "99.9", "99.99", "99.999")
 
 def phases_csv(summary: RunSummary) -> str:
     """One row a phase (preparation and idling too), with a heading row."""
-    return _csv(phase_rows(summary))
+    return _result_file_csv(phase_rows(summary))
 
 
-def _csv(rows: Sequence[Mapping[str, Field]]) -> str:
+def _result_file_csv(rows: Sequence[Mapping[str, Field]]) -> str:
     return csv_text(tuple(rows[0] if rows else ()), (tuple(row.values()) for row in rows))
 
 
@@ -58,13 +58,13 @@ def points_csv(summary: RunSummary) -> str:
         row = phase_row(summary, item, rails, sensors) | _host_power(item, meters)
         window = {"window_first": ended.window[0], "window_last": ended.window[1]}
         rows.append({**row, "steady_reached": ended.reached, **window})
-    return _csv(rows)
+    return _result_file_csv(rows)
 
 
 def drives_csv(summary: RunSummary) -> str:
     """One row a drive a phase, where several drives worked at once: the columns of phases.csv,
     and which drive it is."""
-    return _csv(drive_rows(summary))
+    return _result_file_csv(drive_rows(summary))
 
 
 def drive_rows(summary: RunSummary) -> list[dict[str, Field]]:
@@ -85,7 +85,7 @@ def drive_rows(summary: RunSummary) -> list[dict[str, Field]]:
 
 def cpu_csv(summary: RunSummary) -> str:
     """One row a core a phase: how busy it was, in per cent."""
-    return _csv(
+    return _result_file_csv(
         [
             {
                 "run": summary.run_id,
@@ -144,13 +144,13 @@ def phase_row(
         "gap_before_ms": result.gap_before_ms,
         **repeatable_columns("watts", result.watts),
         "at_least_watts": result.at_least_watts,
-        **_spread("watts", result.watts_series),
-        **_envelope(result.power_envelope),
+        **_spread_result_columns("watts", result.watts_series),
+        **_envelope_result_columns(result.power_envelope),
         **repeatable_columns("marginal_watts", result.marginal_watts),
         **repeatable_columns("joules", result.joules),
     }
     for name in rails:
-        row |= _rail(result, name)
+        row |= _rail_result_columns(result, name)
     row |= {
         "iops": result.iops,
         "bytes_per_s": result.bytes_per_s,
@@ -162,8 +162,8 @@ def phase_row(
         "latency_p99_low_us": p99_us[0],
         "latency_p99_high_us": p99_us[1],
         "latency_max_us": latency_max_us(result),
-        **_direction("read", result.read),
-        **_direction("write", result.write),
+        **_direction_result_columns("read", result.read),
+        **_direction_result_columns("write", result.write),
         "celsius_max": result.celsius_max,
     }
     for sensor in sensors:
@@ -180,16 +180,16 @@ def phase_row(
         **repeatable_columns("iops_unthrottled", result.iops_unthrottled),
         "slowed_by": "; ".join(slow_stretches.causes_in(summary, result)),
         "alignment_ms": result.alignment_ms,
-        **_cpu(result.cpu),
+        **_cpu_result_columns(result.cpu),
         "notes": "; ".join(result.notes),
         "scale": summary.scale,
         **_point_end(result.point_end),
         **_own_measurement(result.own_measurement),
     }
-    return {name: _finite(value) for name, value in row.items()}
+    return {name: _result_file_value(value) for name, value in row.items()}
 
 
-def _finite(value: Field) -> Field:
+def _result_file_value(value: Field) -> Field:
     if isinstance(value, float) and not abs(value) < float("inf"):
         return None
     # a numpy float prints as its type in some versions; a Python float never does
@@ -224,10 +224,10 @@ def _host_power(result: PhaseResult, meters: Sequence[str]) -> dict[str, Field]:
         for column in ("drive_share", "iops_per_watt", "bytes_per_joule"):
             estimate = None if found is None else getattr(found, column)
             row |= estimate_columns(f"host_{column}_{name}", estimate)
-    return {name: _finite(value) for name, value in row.items()}
+    return {name: _result_file_value(value) for name, value in row.items()}
 
 
-def _cpu(cpu: CpuUse | None) -> dict[str, Field]:
+def _cpu_result_columns(cpu: CpuUse | None) -> dict[str, Field]:
     return {
         "cpu_busy_cores": None if cpu is None else cpu.busy_cores,
         "cpu_busiest_pct": None if cpu is None else cpu.busiest[1],
@@ -238,7 +238,7 @@ def _cpu(cpu: CpuUse | None) -> dict[str, Field]:
     }
 
 
-def _spread(name: str, series: Series | None, suffix: str = "") -> dict[str, Field]:
+def _spread_result_columns(name: str, series: Series | None, suffix: str = "") -> dict[str, Field]:
     return {
         f"{name}_min{suffix}": None if series is None else series.min,
         f"{name}_max{suffix}": None if series is None else series.max,
@@ -246,7 +246,7 @@ def _spread(name: str, series: Series | None, suffix: str = "") -> dict[str, Fie
     }
 
 
-def _envelope(found: Sequence[WindowMaximum], suffix: str = "") -> dict[str, Field]:
+def _envelope_result_columns(found: Sequence[WindowMaximum], suffix: str = "") -> dict[str, Field]:
     by_length = {one.window_s: one.watts for one in found}
     row: dict[str, Field] = {}
     for window_s in WINDOWS_S:
@@ -257,20 +257,20 @@ def _envelope(found: Sequence[WindowMaximum], suffix: str = "") -> dict[str, Fie
     return row
 
 
-def _rail(result: PhaseResult, name: str) -> dict[str, Field]:
+def _rail_result_columns(result: PhaseResult, name: str) -> dict[str, Field]:
     rail = result.rails.get(name)
     return {
         **repeatable_columns(f"watts_{name}", None if rail is None else rail.watts),
-        **_spread("watts", None if rail is None else rail.watts_series, f"_{name}"),
+        **_spread_result_columns("watts", None if rail is None else rail.watts_series, f"_{name}"),
         **repeatable_columns(f"joules_{name}", None if rail is None else rail.joules),
-        **_envelope(() if rail is None else rail.power_envelope, f"_{name}"),
+        **_envelope_result_columns(() if rail is None else rail.power_envelope, f"_{name}"),
         f"volts_{name}": None if rail is None else rail.volts.mean,
         f"amps_{name}": None if rail is None else rail.amps.mean,
         f"covered_{name}": None if rail is None else rail.covered,
     }
 
 
-def _direction(name: str, direction: Direction | None) -> dict[str, Field]:
+def _direction_result_columns(name: str, direction: Direction | None) -> dict[str, Field]:
     latencies: dict[str, float] = {} if direction is None else direction.latency_percentiles_us
     return {
         f"{name}_iops": None if direction is None else direction.iops,

@@ -128,7 +128,7 @@ class RunData:
         Raises JournalError when there is no such channel, or its clock cannot be mapped.
         """
         series = self._series(name)
-        begin_ns, end_ns = _span(phase)
+        begin_ns, end_ns = _run_data_span(phase)
         t_ns, values = series.between(begin_ns, end_ns)
         return Readings(name, series.info.unit, t_ns, values)
 
@@ -155,13 +155,15 @@ class RunData:
             raise JournalError(f"no rail {name!r}; there are: {', '.join(infos)}")
         rail = self._rail(infos[name])
         if phase is not None:
-            return _readings(rail, phase.begin_ns, phase.end_ns, self._boundary_u_ns(phase))
+            return _run_data_readings(
+                rail, phase.begin_ns, phase.end_ns, self._boundary_u_ns(phase)
+            )
         if not len(rail.amps):
-            return _readings(rail, 0, 1, 0)
+            return _run_data_readings(rail, 0, 1, 0)
         ends = rail.amps.clock.to_host_ns(np.array([rail.amps.stamps[0], rail.amps.stamps[-1]]))
         aperture_ns = round(rail.amps.info.aperture_s * 1e9)
         around = aperture_ns + round(rail.amps.doubt_ns(*ends.tolist()))
-        whole = _readings(rail, int(ends[0]) - around, int(ends[1]) + around, 0)
+        whole = _run_data_readings(rail, int(ends[0]) - around, int(ends[1]) + around, 0)
         return self._as_in_phases(rail, whole)
 
     def _as_in_phases(self, rail: RailSeries, whole: RailReadings) -> RailReadings:
@@ -171,7 +173,7 @@ class RunData:
             return whole
         amps = whole.amps.copy()
         for item in self.phases:
-            own = _readings(rail, item.begin_ns, item.end_ns, self._boundary_u_ns(item))
+            own = _run_data_readings(rail, item.begin_ns, item.end_ns, self._boundary_u_ns(item))
             inside = (whole.t_ns >= item.begin_ns) & (whole.t_ns <= item.end_ns)
             places = np.flatnonzero(inside)
             first = np.searchsorted(whole.t_ns[places], own.t_ns[:1])
@@ -227,7 +229,9 @@ class _RunDataOfDrive(RunData):
         return self.record.channel_names
 
 
-def _readings(rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -> RailReadings:
+def _run_data_readings(
+    rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int
+) -> RailReadings:
     """The readings of a rail that its watts between two moments are made of."""
     part, stands_for, power = rail_readings(rail, begin_ns, end_ns, boundary_u_ns)
     return RailReadings(
@@ -243,7 +247,7 @@ def _readings(rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) 
 _BEGIN_NS, _END_NS = 0, 1 << 62
 
 
-def _span(phase: PhaseResult | None) -> tuple[int, int]:
+def _run_data_span(phase: PhaseResult | None) -> tuple[int, int]:
     return (_BEGIN_NS, _END_NS) if phase is None else (phase.begin_ns, phase.end_ns)
 
 

@@ -47,11 +47,11 @@ def cache_of(cache: Path | None, root: Path | str) -> Path | None:
     name = root if isinstance(root, str) else root.resolve()
     folder = cache / hashlib.sha256(os.fsencode(name)).hexdigest()[:20]
     if not folder.is_dir():
-        _sweep(cache)
+        _sweep_run_indexes(cache)
     return private_folder(folder)
 
 
-def _sweep(cache: Path) -> None:
+def _sweep_run_indexes(cache: Path) -> None:
     with contextlib.suppress(OSError):
         for folder in cache.iterdir():
             used_s = max(file.stat().st_mtime for file in (folder, *folder.glob(f"{_FILE}*")))

@@ -35,22 +35,22 @@ def list_of_runs(root: Path, cache: Path | None = None) -> list[Row]:
             row = json.loads(before[1])
         else:
             try:
-                row = _read(root / name)
+                row = _read_run_list_row(root / name)
             except (JournalError, OSError) as error:
                 row = {"outcome": f"unreadable: {error}"}
             else:
                 fresh[name] = stamp, json.dumps(row)
-        rows.append(_whole(row, root / name))
+        rows.append(_whole_run_list_row(row, root / name))
     keep(own, RunKind.ROW, fresh, known.keys() - stamps.keys())
     return rows
 
 
 def run_row(path: Path) -> Row:
     """The row of one run. Raises JournalError."""
-    return _whole(_read(path), path)
+    return _whole_run_list_row(_read_run_list_row(path), path)
 
 
-def _whole(row: Row, path: Path) -> Row:
+def _whole_run_list_row(row: Row, path: Path) -> Row:
     """A row with where the run is and, of one without an end, whether it is on."""
     row = {**dict.fromkeys(COLUMNS), **row, "run": path.name, "path": str(path)}
     if row["outcome"] is None:
@@ -61,7 +61,7 @@ def _whole(row: Row, path: Path) -> Row:
     return row
 
 
-def _read(path: Path) -> Row:
+def _read_run_list_row(path: Path) -> Row:
     """What the record alone says; ``outcome`` is None without an end. Raises JournalError."""
     record = RunRecord(path)
     header, end = record.header, record.end

@@ -77,11 +77,11 @@ class StoreRuns:
         with one_thread() as reader:
             for begin in range(0, len(names), _AT_ONCE):
                 entries = list(self._entries(names[begin : begin + _AT_ONCE]))
-                keys = [key for entry in entries for key in _keys(entry)]
+                keys = [key for entry in entries for key in _store_run_keys(entry)]
                 objects = dict(get_many(self.place, keys))
                 for number, entry in enumerate(entries, begin):
                     folder = work / "spare" / str(number)
-                    why_not = _written(entry, objects, folder, reader)
+                    why_not = _write_store_run(entry, objects, folder, reader)
                     if why_not:
                         name = self.place.address.of(entry.folder)
                         self.left_out.append(f"{name}: {why_not}")
@@ -98,26 +98,26 @@ class StoreRuns:
         files = {}
         for table, file in part.files.items():
             name = f"part_{Path(file.key).stem}_{table}"
-            connection.register(name, _dataset(self.place, file.key, file.columns))
+            connection.register(name, _store_run_dataset(self.place, file.key, file.columns))
             files[table] = name
         return Source(files, counted, frozenset(part.runs) - counted)
 
 
-def _keys(entry: RunEntry) -> list[str]:
+def _store_run_keys(entry: RunEntry) -> list[str]:
     """The objects of a run's tables; none where it was pushed without one of them."""
     if not entry.files.keys() >= set(TABLES.values()):
         return []
     return [key for file in TABLES.values() for key in entry.keys_of(file)]
 
 
-def _written(
+def _write_store_run(
     entry: RunEntry,
     objects: Mapping[str, bytes],
     folder: Path,
     reader: duckdb.DuckDBPyConnection,
 ) -> str:
     """Write the Parquet of a run into a folder; why not, if it is not what it should be."""
-    if not _keys(entry):
+    if not _store_run_keys(entry):
         return "it was pushed without its tables"
     folder.mkdir(parents=True, exist_ok=True)
     for file in TABLES.values():
@@ -136,7 +136,7 @@ def _written(
     return ""
 
 
-def _dataset(place: Place, key: str, columns: Mapping[str, str]) -> Any:
+def _store_run_dataset(place: Place, key: str, columns: Mapping[str, str]) -> Any:
     """A Parquet object of a bucket, which is not read yet, as a dataset of Arrow."""
     need(Extra.PARQUET)
     import pyarrow as pa

@@ -30,13 +30,13 @@ _LARGEST_BYTES = 20_000_000
 def chart_library() -> str:
     """The script, from the cache or made anew."""
     file = _cache_file()
-    kept = None if file is None else _kept(file)
+    kept = None if file is None else _kept_chart_library(file)
     if kept is not None:
         return kept
     bundle: str = vl_convert.javascript_bundle(_EMBED_SNIPPET, vl_version=vegalite_version())
     if file is not None:
         with contextlib.suppress(OSError):
-            _keep(file, bundle)
+            _keep_chart_library(file, bundle)
     return bundle
 
 
@@ -50,7 +50,7 @@ def _cache_file() -> Path | None:
     return cache_folder / f"{versions}-{snippet}.js"
 
 
-def _kept(file: Path) -> str | None:
+def _kept_chart_library(file: Path) -> str | None:
     """The script that was kept; None where there is none, somebody else could have written it,
     or it is damaged."""
     try:
@@ -68,7 +68,7 @@ def _kept(file: Path) -> str | None:
         return None
 
 
-def _keep(file: Path, script: str) -> None:
+def _keep_chart_library(file: Path, script: str) -> None:
     """Write it, private, with its digest before it. Raises OSError."""
     data = script.encode()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -55,14 +55,14 @@ class Drawn:
 
 def offline_page(template: str, values: Mapping[str, Any]) -> str:
     """Another page of the same kind: style and scripts inside, nothing to load."""
-    return _environment().get_template(template).render(**values, **_style_and_scripts())
+    return _page_environment().get_template(template).render(**values, **_style_and_scripts())
 
 
 def _style_and_scripts() -> dict[str, Any]:
     """What every page contains: its style, its scripts, and the hashes that let them run."""
-    library, script = _library(), _text("page.js")
+    library, script = _chart_library_script(), _template_text("page.js")
     return {
-        "style": Markup(_text("page.css") + dark_css()),
+        "style": Markup(_template_text("page.css") + dark_css()),
         "library": Markup(library),
         "script": Markup(script),
         "script_sources": " ".join(_source_hash(one) for one in (library, script)),
@@ -70,7 +70,7 @@ def _style_and_scripts() -> dict[str, Any]:
 
 
 @cache
-def _environment() -> Environment:
+def _page_environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -105,12 +105,12 @@ def _environment() -> Environment:
     return environment
 
 
-def _text(name: str) -> str:
+def _template_text(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 @cache
-def _library() -> str:
+def _chart_library_script() -> str:
     """The charts' library as a script that cannot end its own element."""
     return chart_library().replace("</script", r"<\/script").replace("<!--", r"<\!--")
 

@@ -35,8 +35,8 @@ def write_pictures(chart: Chart, folder: Path, *, pdf: bool = False) -> Pictures
         folder / f"{chart.name}.{ending}" for ending in ("svg", "png", "pdf")
     )
     files = (svg_file, png_file, pdf_file) if pdf else (svg_file, png_file)
-    mark = f"\n<!-- {_digest(chart)} -->\n"
-    kept = _kept(svg_file, mark)
+    mark = f"\n<!-- {_picture_digest(chart)} -->\n"
+    kept = _kept_picture(svg_file, mark)
     if kept is not None and all(file.is_file() for file in files):
         return Pictures(kept, files)
     svg = static_svg(chart.spec)
@@ -47,13 +47,13 @@ def write_pictures(chart: Chart, folder: Path, *, pdf: bool = False) -> Pictures
     return Pictures(svg, files)
 
 
-def _digest(chart: Chart) -> str:
+def _picture_digest(chart: Chart) -> str:
     spec = json.dumps(chart.spec, sort_keys=True, ensure_ascii=False)
     by = f"vl-convert {version('vl-convert-python')}, Vega-Lite {vegalite_version()}"
     return hashlib.sha256(f"{by}\n{spec}".encode()).hexdigest()
 
 
-def _kept(file: Path, mark: str) -> str | None:
+def _kept_picture(file: Path, mark: str) -> str | None:
     """The SVG of a file that ends with ``mark``; None where there is none such."""
     try:
         text = read_small(file, _MOST_BYTES)

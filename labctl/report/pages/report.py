@@ -32,7 +32,7 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
         "rails": key_figures.rail_names(summary),
         "sensors": key_figures.sensor_names(summary),
         "host_meters": key_figures.host_meters(summary),
-        "hottest": _hottest(summary),
+        "hottest": _hottest_in_report(summary),
         "best": key_figures.most_efficient_phase(measured),
         "highest_power": key_figures.highest_power_phase(measured),
         "worst_alignment_ms": key_figures.worst_alignment_ms(measured),
@@ -44,16 +44,16 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
         "problems": tuple(dict.fromkeys((*summary.problems, *record.problems))),
         "labels": labels,
         "watched": [item for item in summary.phases if item.cpu is not None],
-        "notes": _notes(summary, labels),
+        "notes": _report_page_notes(summary, labels),
         "points_ended": key_figures.points_ended(summary),
         "stated_ms": _stated_alignment_ms(summary),
         "unseen": _without_lag(record, summary),
-        "files": _files(record.path),
+        "files": _files_shown_in_report(record.path),
     }
     return offline_page("page.html", values)
 
 
-def _notes(summary: RunSummary, labels: Mapping[int, str]) -> list[tuple[str, str]]:
+def _report_page_notes(summary: RunSummary, labels: Mapping[int, str]) -> list[tuple[str, str]]:
     """Each note once, with the phases it is about in words."""
     words = []
     for note, indices in key_figures.shared_notes(summary).items():
@@ -66,7 +66,7 @@ def _notes(summary: RunSummary, labels: Mapping[int, str]) -> list[tuple[str, st
     return words
 
 
-def _hottest(summary: RunSummary) -> tuple[float, PhaseResult] | None:
+def _hottest_in_report(summary: RunSummary) -> tuple[float, PhaseResult] | None:
     known = [
         (celsius, item) for item in summary.phases if (celsius := item.celsius_max) is not None
     ]
@@ -89,7 +89,7 @@ def _without_lag(record: RunRecord, summary: RunSummary) -> list[str]:
     return [name for name in dict.fromkeys(channels) if name not in seen]
 
 
-def _files(path: Path) -> list[tuple[str, int]]:
+def _files_shown_in_report(path: Path) -> list[tuple[str, int]]:
     """Every file of the run with its size, without what the report itself makes."""
     derived = (
         "report.html", "summary.json", "phases.csv", "points.csv", "cpu.csv", "drives.csv",

@@ -46,7 +46,8 @@ def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
     from labctl.report.pages.report import report_page
 
     written = [
-        write_atomically(record.path / name, data) for name, data in _tables(summary).items()
+        write_atomically(record.path / name, data)
+        for name, data in _report_file_texts(summary).items()
     ]
     drawn = []
     folder = record.path / CHARTS_DIR
@@ -61,7 +62,7 @@ def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
     return written
 
 
-def _tables(summary: RunSummary) -> dict[str, bytes]:
+def _report_file_texts(summary: RunSummary) -> dict[str, bytes]:
     """The files that are text, by name."""
     texts = {SUMMARY_FILE: summary_json(summary), PHASES_FILE: phases_csv(summary)}
     if summary.window_means:
@@ -77,7 +78,7 @@ def is_current(record: RunRecord, summary: RunSummary) -> bool:
     """Whether everything derived is there and agrees with this summary: the tables byte for
     byte, and the pages, written behind them, by a labctl that has not been replaced since and with
     the words that a person says of the run by now."""
-    folder, tables = record.path, _tables(summary)
+    folder, tables = record.path, _report_file_texts(summary)
     try:
         same = all((folder / name).read_bytes() == text for name, text in tables.items())
         tables_ns = max((folder / name).stat().st_mtime_ns for name in tables)

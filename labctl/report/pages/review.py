@@ -113,7 +113,7 @@ def write_review(record: RunRecord, summary: RunSummary, methods: MethodResults)
     written: list[Path] = []
     run, *drives = (
         _part(name, of, one, found, folder, written)
-        for name, of, one, found in _parts(record, summary, methods)
+        for name, of, one, found in _review_parts(record, summary, methods)
     )
     page = offline_page(
         "review.html",
@@ -124,7 +124,7 @@ def write_review(record: RunRecord, summary: RunSummary, methods: MethodResults)
     return [*written, write_atomically(record.path / REVIEW_FILE, page)]
 
 
-def _parts(
+def _review_parts(
     record: RunRecord, summary: RunSummary, methods: MethodResults
 ) -> Iterator[tuple[str, RunRecord, RunSummary, MethodResults]]:
     """The run, then what each of several drives did in it."""

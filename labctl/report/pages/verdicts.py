@@ -29,14 +29,14 @@ def verdicts_page(record: RunRecord, summary: RunSummary, found: Judgement) -> s
             "verdicts": PowerVerdict,
             "drawn": [
                 Drawn(chart, static_svg(chart.spec))
-                for chart in (signed(one, source) for one in _charts(record, found))
+                for chart in (signed(one, source) for one in _verdicts_page_charts(record, found))
             ],
             "began": {one.phase.index: one.begin_ns for one in summary.phases},
         },
     )
 
 
-def _charts(record: RunRecord, found: Judgement) -> Iterator[Chart]:
+def _verdicts_page_charts(record: RunRecord, found: Judgement) -> Iterator[Chart]:
     shown = list(highest(found.checks))
     failed = [check for check in found.of(PowerVerdict.FAIL) if check not in shown]
     drives = runs_of_drives(record)

@@ -90,10 +90,10 @@ def consistency_figure(
         for log in (False, True):
             if not log or (of > 0).all():
                 words = f"{title}, {'log' if log else 'linear'}"
-                parts.append(_scatter(data, of, words, mean, width, log=log))
+                parts.append(_consistency_scatter(data, of, words, mean, width, log=log))
         known = [{"t": float(t), "y": watts[int(t)]} for t in at if int(t) in watts]
         if known:
-            parts.append(_power(datasets, known, f"{title}, power", width))
+            parts.append(_consistency_power_chart(datasets, known, f"{title}, power", width))
     caption = _caption(result, found, [watts[int(t)] for t in seconds[late] if int(t) in watts])
     body = charts_in_rows(parts, len(parts) // len(shown))
     title = f"Consistency, {result.phase.label}"
@@ -118,25 +118,27 @@ def _caption(result: PhaseResult, found: Consistency, watts: list[float]) -> str
     return caption
 
 
-def _x() -> alt.X:
+def _consistency_x_axis() -> alt.X:
     scale = alt.Scale(zero=False, nice=False)
     return alt.X("t:Q", title="seconds since the phase began", scale=scale)
 
 
-def _scatter(
+def _consistency_scatter(
     data: alt.Chart, values: Floats, title: str, mean: alt.Chart, width: int, *, log: bool
 ) -> Spec:
     low, high = float(values.min()), float(values.max())
     scale, axis = log_y(low, high) if log else linear_y(0.0, high * 1.1 or 1.0)
     y = alt.Y("y:Q", title="IOPS", scale=scale, axis=axis)
-    points = data.mark_point(filled=True, size=10, opacity=0.65, color=BLUE).encode(x=_x(), y=y)
+    points = data.mark_point(filled=True, size=10, opacity=0.65, color=BLUE).encode(
+        x=_consistency_x_axis(), y=y
+    )
     line = mean.mark_rule(color=RED, strokeWidth=1.2).encode(y=alt.Y("y:Q", scale=scale))
     return plain(alt.layer(points, line).properties(title=title, width=width, height=200))
 
 
-def _power(datasets: Datasets, rows: list[Row], title: str, width: int) -> Spec:
+def _consistency_power_chart(datasets: Datasets, rows: list[Row], title: str, width: int) -> Spec:
     scale, axis = linear_y(0.0, max(float(row["y"]) for row in rows) * 1.1 or 1.0)
     y = alt.Y("y:Q", title="power (W)", scale=scale, axis=axis)
     points = datasets.chart(rows).mark_point(filled=True, size=10, opacity=0.65, color=AMBER)
-    drawn = points.encode(x=_x(), y=y)
+    drawn = points.encode(x=_consistency_x_axis(), y=y)
     return plain(drawn.properties(title=title, width=width, height=200))

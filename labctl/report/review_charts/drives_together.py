@@ -103,31 +103,31 @@ def _chart(
     rows = [{**row, "drive": drive} for drive, figure in found.items() for row in figure.numbers]
     datasets = Datasets()
     if method in _CURVES:
-        parts = list(_curves(datasets, rows, _CURVES[method], drives))
+        parts = list(_drives_together_curves(datasets, rows, _CURVES[method], drives))
     elif method in _BARS:
-        parts = list(_bars(datasets, rows, _BARS[method], drives))
+        parts = list(_drives_together_bars(datasets, rows, _BARS[method], drives))
     else:
         return None
     caption = "The same method on each drive."
-    if any(_throttled(row) for row in rows):
+    if any(_drives_together_throttled(row) for row in rows):
         caption += " A red triangle marks where a drive throttled."
     return finished(name, title, caption, charts_in_rows(parts, 2), datasets) if parts else None
 
 
-def _throttled(row: Row) -> bool:
+def _drives_together_throttled(row: Row) -> bool:
     return bool(row.get("throttled") or row.get("throttled_s"))
 
 
-def _colour(drives: Sequence[str]) -> alt.Color:
+def _drives_together_colour(drives: Sequence[str]) -> alt.Color:
     scale = alt.Scale(domain=list(drives), range=hues(tuple(drives)))
     return alt.Color("drive:N", scale=scale, legend=top_legend())
 
 
-def _labels(column: str) -> str:
+def _drives_together_labels(column: str) -> str:
     return LATENCY if column.endswith("_us") else PREFIXED
 
 
-def _curves(
+def _drives_together_curves(
     datasets: Datasets, rows: Sequence[Row], how: _Curves, drives: Sequence[str]
 ) -> Iterator[Spec]:
     for part in dict.fromkeys(row[how.part_by] if how.part_by else "" for row in rows):
@@ -136,10 +136,12 @@ def _curves(
             known = [row for row in own if row.get(column) is not None]
             if known:
                 heading = str(part) if how.part_by and title else ""
-                yield _curve(datasets, known, how, column, title or str(part), heading, drives)
+                yield _drives_together_curve(
+                    datasets, known, how, column, title or str(part), heading, drives
+                )
 
 
-def _curve(
+def _drives_together_curve(
     datasets: Datasets,
     known: Sequence[Row],
     how: _Curves,
@@ -151,11 +153,16 @@ def _curve(
     values = sorted({row[how.x] for row in known})
     at = dict(zip(values, places_of(values) if how.log2 else values, strict=True))
     rows: list[Row] = [
-        {"x": at[row[how.x]], "y": row[column], "drive": row["drive"], "marked": _throttled(row)}
+        {
+            "x": at[row[how.x]],
+            "y": row[column],
+            "drive": row["drive"],
+            "marked": _drives_together_throttled(row),
+        }
         for row in known
     ]
     highest = max(float(row["y"]) for row in rows)
-    scale, axis = linear_y(0.0, highest * 1.1 or 1.0, _labels(column))
+    scale, axis = linear_y(0.0, highest * 1.1 or 1.0, _drives_together_labels(column))
     x_axis = alt.Axis(grid=False)
     if how.log2:
         texts = [format_size(value) for value in values]
@@ -165,7 +172,7 @@ def _curve(
         "x:Q", title=how.title, scale=alt.Scale(nice=False, zero=False, padding=10), axis=x_axis
     )
     y = alt.Y("y:Q", title=title, scale=scale, axis=axis)
-    data, colour = datasets.chart(rows), _colour(drives)
+    data, colour = datasets.chart(rows), _drives_together_colour(drives)
     layers: list[Any] = [
         data.mark_line(strokeWidth=1.5 if how.points else 1.0).encode(x=x, y=y, color=colour)
     ]
@@ -180,7 +187,7 @@ def _curve(
     return plain(alt.layer(*layers).properties(width=HALF_WIDTH, height=200, **words))
 
 
-def _bars(
+def _drives_together_bars(
     datasets: Datasets,
     rows: Sequence[Row],
     shown: Sequence[tuple[str, str]],
@@ -189,7 +196,7 @@ def _bars(
     for column, title in shown:
         known = [row for row in rows if row.get(column) is not None and _is_usual(row, column)]
         if known:
-            yield _bar(datasets, known, column, title, drives)
+            yield _drives_together_bar(datasets, known, column, title, drives)
 
 
 def _is_usual(row: Row, column: str) -> bool:
@@ -200,7 +207,7 @@ def _is_usual(row: Row, column: str) -> bool:
     return large is (column == "mb_per_s")
 
 
-def _bar(
+def _drives_together_bar(
     datasets: Datasets, known: Sequence[Row], column: str, title: str, drives: Sequence[str]
 ) -> Spec:
     figures = list(dict.fromkeys(row["figure"] for row in known))
@@ -212,13 +219,13 @@ def _bar(
             "low": row[column] - (row.get(f"{column}_u") or 0.0),
             "high": row[column] + (row.get(f"{column}_u") or 0.0),
             "text": latency_text(row[column]) if column.endswith("_us") else prefixed(row[column]),
-            "marked": _throttled(row),
+            "marked": _drives_together_throttled(row),
         }
         for row in known
     ]
     top = max(float(row["high"]) for row in rows)
     scale = alt.Scale(domain=[0, top * 1.2 or 1.0], nice=False)
-    axis = alt.Axis(labelExpr=_labels(column), tickCount=4)
+    axis = alt.Axis(labelExpr=_drives_together_labels(column), tickCount=4)
     x = alt.X("y:Q", title=title, scale=scale, axis=axis)
     y = alt.Y(
         "of:N", title=None, scale=alt.Scale(domain=figures, paddingInner=0.25),
@@ -227,7 +234,7 @@ def _bar(
     offset = alt.YOffset("drive:N", scale=alt.Scale(domain=list(drives)))
     data, end = datasets.chart(rows), alt.X("high:Q", scale=scale)
     layers = [
-        data.mark_bar().encode(x=x, y=y, yOffset=offset, color=_colour(drives)),
+        data.mark_bar().encode(x=x, y=y, yOffset=offset, color=_drives_together_colour(drives)),
         data.mark_rule(color=INK).encode(
             x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, yOffset=offset
         ),

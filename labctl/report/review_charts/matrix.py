@@ -56,12 +56,12 @@ def matrix_figures(points: Sequence[PhaseResult]) -> tuple[Figure, ...]:
     ``points`` are the results of the points: of rounds the means over the window.
     """
     return tuple(
-        _figure(found, f"matrix-{number}" if number > 1 else "matrix")
+        _matrix_figure(found, f"matrix-{number}" if number > 1 else "matrix")
         for number, found in enumerate(matrices(points), start=1)
     )
 
 
-def _numbers(item: PhaseResult) -> Row:
+def _matrix_numbers(item: PhaseResult) -> Row:
     phase = item.phase
     return {
         "block_size_bytes": phase.block_size_bytes,
@@ -77,8 +77,8 @@ def _numbers(item: PhaseResult) -> Row:
     }
 
 
-def _figure(found: Sequence[PhaseResult], name: str) -> Figure:
-    numbers = [_numbers(item) for item in found]
+def _matrix_figure(found: Sequence[PhaseResult], name: str) -> Figure:
+    numbers = [_matrix_numbers(item) for item in found]
     numbers.sort(key=lambda row: (row["block_size_bytes"], -row["read_pct"]))
     phase = found[0].phase
     single = phase.queue_depth * phase.jobs == 1
@@ -89,9 +89,9 @@ def _figure(found: Sequence[PhaseResult], name: str) -> Figure:
         else (("iops", "IOPS"),)
     )
     tables = (*tables, ("watts", "mean power (W)"), ("iops_per_watt", "IOPS/W"))
-    parts = [] if single else [_lines(datasets, numbers)]
+    parts = [] if single else [_matrix_lines(datasets, numbers)]
     parts += [
-        _table(datasets, numbers, column, title)
+        _matrix_table(datasets, numbers, column, title)
         for column, title in tables
         if any(row[column] is not None for row in numbers)
     ]
@@ -105,27 +105,27 @@ def _figure(found: Sequence[PhaseResult], name: str) -> Figure:
     return Figure(finished(name, title, caption, body, datasets), tuple(numbers))
 
 
-def _shares(numbers: Sequence[Row]) -> list[str]:
+def _matrix_read_shares(numbers: Sequence[Row]) -> list[str]:
     return [f"{share} %" for share in sorted({row["read_pct"] for row in numbers}, reverse=True)]
 
 
-def _sizes(numbers: Sequence[Row]) -> list[str]:
+def _matrix_block_sizes(numbers: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row["size"] for row in numbers))
 
 
-def _lines(datasets: Datasets, numbers: Sequence[Row]) -> Spec:
+def _matrix_lines(datasets: Datasets, numbers: Sequence[Row]) -> Spec:
     """IOPS over the block size, a line a read share, logarithmic."""
     rows: list[Row] = [
         {"x": row["size"], "y": row["iops"], "of": f"{row['read_pct']} %"} for row in numbers
     ]
     scale, axis = log_y(min(row["y"] for row in rows), max(row["y"] for row in rows))
-    shares = _shares(numbers)
+    shares = _matrix_read_shares(numbers)
     colours = [
         _SHARES[round(n * (len(_SHARES) - 1) / (len(shares) - 1))] for n in range(len(shares))
     ]
     data = datasets.chart(rows)
     x = alt.X(
-        "x:O", sort=_sizes(numbers), title="block size (bytes)",
+        "x:O", sort=_matrix_block_sizes(numbers), title="block size (bytes)",
         axis=alt.Axis(labelAngle=0, grid=False),
     )  # fmt: skip
     y = alt.Y("y:Q", title="IOPS", scale=scale, axis=axis)
@@ -140,19 +140,25 @@ def _lines(datasets: Datasets, numbers: Sequence[Row]) -> Spec:
             x=x, y=y, color=colour, tooltip=tooltip
         ),
     ]
-    return plain(alt.layer(*layers).properties(width=_WIDTH, height=_height(numbers)))
+    return plain(alt.layer(*layers).properties(width=_WIDTH, height=_matrix_height(numbers)))
 
 
-def _height(numbers: Sequence[Row]) -> int:
-    return max(150, 30 * len(_sizes(numbers)))
+def _matrix_height(numbers: Sequence[Row]) -> int:
+    return max(150, 30 * len(_matrix_block_sizes(numbers)))
 
 
-def _table(datasets: Datasets, numbers: Sequence[Row], column: str, title: str) -> Spec:
+def _matrix_table(datasets: Datasets, numbers: Sequence[Row], column: str, title: str) -> Spec:
     """Block sizes down, read shares across."""
     fields = [
         Field(f"{row['read_pct']} %", row["size"], row[column], bool(row["throttled_s"]))
         for row in numbers
         if row[column] is not None
     ]
-    axes = TableAxes(_shares(numbers), "reads", _sizes(numbers), "block size (bytes)", _WIDTH)
+    axes = TableAxes(
+        _matrix_read_shares(numbers),
+        "reads",
+        _matrix_block_sizes(numbers),
+        "block size (bytes)",
+        _WIDTH,
+    )
     return number_table(datasets, axes, fields, title, "µs" if column.endswith("_us") else "")

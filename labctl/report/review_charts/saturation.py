@@ -58,12 +58,14 @@ def saturation_figures(record: RunRecord, summary: RunSummary) -> tuple[Figure, 
         and rounds[0].phase.directions == ("write",)
     ]
     return tuple(
-        _figure(record, summary, rounds, f"saturation-{number}" if number > 1 else "saturation")
+        _saturation_figure(
+            record, summary, rounds, f"saturation-{number}" if number > 1 else "saturation"
+        )
         for number, rounds in enumerate(written, start=1)
     )
 
 
-def _numbers(record: RunRecord, rounds: Sequence[PhaseResult]) -> list[Row]:
+def _saturation_numbers(record: RunRecord, rounds: Sequence[PhaseResult]) -> list[Row]:
     """A row a round: what was written when it ended, and what the drive did in it."""
     drives = max(len(record.header.drives), 1)
     phase = rounds[0].phase
@@ -92,10 +94,10 @@ def _numbers(record: RunRecord, rounds: Sequence[PhaseResult]) -> list[Row]:
     return rows
 
 
-def _figure(
+def _saturation_figure(
     record: RunRecord, summary: RunSummary, rounds: Sequence[PhaseResult], name: str
 ) -> Figure:
-    numbers = _numbers(record, rounds)
+    numbers = _saturation_numbers(record, rounds)
     counted = numbers[0]["drive_writes"] is not None
     along = "drive_writes" if counted else "gb_written"
     title = "drive writes (capacities written)" if counted else "written (GB)"

@@ -57,7 +57,9 @@ def soak_figure(record: RunRecord, summary: RunSummary, soak: Soak, name: str) -
     marks = _marks(soak)
     datasets = Datasets()
     parts = [
-        _row(datasets, trace, begin_ns, title, colour, marks, named=title is shown[-1][1])
+        _soak_chart_row(
+            datasets, trace, begin_ns, title, colour, marks, named=title is shown[-1][1]
+        )
         for _, title, trace, colour in shown
     ]
     numbers = tuple(
@@ -95,7 +97,7 @@ def _marks(soak: Soak) -> list[Row]:
     return found
 
 
-def _row(
+def _soak_chart_row(
     datasets: Datasets,
     trace: Curve,
     begin_ns: int,

@@ -31,7 +31,7 @@ def steady_figure(report: SteadyReport, name: str = "steady") -> Figure | None:
     parts: list[Spec] = []
     numbers: list[Row] = []
     for tracked, window in zip(report.tracked, report.windows, strict=True):
-        parts.append(_convergence(datasets, tracked.values, window))
+        parts.append(_steady_state_chart(datasets, tracked.values, window))
         first, last = window.rounds[0], window.rounds[-1]
         for number, value in enumerate(tracked.values):
             row: Row = {"variable": tracked.name, "unit": tracked.unit, "round": number + 1,
@@ -58,7 +58,7 @@ def steady_figure(report: SteadyReport, name: str = "steady") -> Figure | None:
     return Figure(chart, tuple(numbers))
 
 
-def _convergence(datasets: Datasets, values: Sequence[float], window: SteadyWindow) -> Spec:
+def _steady_state_chart(datasets: Datasets, values: Sequence[float], window: SteadyWindow) -> Spec:
     first, last = window.rounds[0] + 1, window.rounds[-1] + 1
     inside = set(window.rounds)
     points = datasets.chart(

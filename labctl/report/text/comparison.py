@@ -45,21 +45,25 @@ def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
         rows = found.quantity(quantity.name)
         if rows and quantity.name in _SHOWN:
             unit = "" if quantity.unit in quantity.title else f" ({quantity.unit})"
-            lines += ["", f"{quantity.title}{unit}", *_table(rows)]
+            lines += ["", f"{quantity.title}{unit}", *_comparison_text_table(rows)]
     lines += ["", "* differs   = cannot be told apart   ? no scatter known   T throttled"]
     if any(cell.difference is Change.ONE_RUN_EACH for row in found.rows for cell in row.cells):
         lines.append("~ beyond the scatter within the runs: cannot be told from one run each")
-    lines += [part for line in _unthrottled(found) for part in _folded(line)]
+    lines += [
+        part
+        for line in _comparison_throttled_lines(found)
+        for part in _folded_comparison_text(line)
+    ]
     for point, names in found.only_in.items():
-        lines += _folded(f"{point}: only in {', '.join(names)}")
+        lines += _folded_comparison_text(f"{point}: only in {', '.join(names)}")
     for note in found.notes:
-        lines += _folded(note)
+        lines += _folded_comparison_text(note)
     if gate is not None:
         lines += ["", *gate_lines(gate)]
     return "\n".join(lines) + "\n"
 
 
-def _unthrottled(found: Comparison) -> Iterator[str]:
+def _comparison_throttled_lines(found: Comparison) -> Iterator[str]:
     """What throttled phases did while they did not throttle: a line for each phase of a run."""
     throttled: dict[tuple[str, str], list[str]] = {}
     for row in found.rows:
@@ -76,7 +80,7 @@ def _unthrottled(found: Comparison) -> Iterator[str]:
 def gate_lines(gate: GateResult) -> list[str]:
     """The result of a gate: its failures, what is undecided, and the verdict."""
     shown = [check for check in gate.checks if check in gate.failures or check.verdict != "passed"]
-    lines = [part for check in shown for part in _folded(str(check))]
+    lines = [part for check in shown for part in _folded_comparison_text(str(check))]
     failed = len(gate.failures)
     verdict = "passed" if gate.passed else f"FAILED ({failed} of {len(gate.checks)} checks)"
     if gate.passed and gate.undecided:
@@ -94,14 +98,18 @@ def _run_lines(runs: Sequence[ComparedRun]) -> list[str]:
         parts.append((f"{run.name}  {record}", drive))
     if all(cell_len(f"{record}  {drive}") <= WIDTH for record, drive in parts):
         return [f"{record}  {drive}".rstrip() for record, drive in parts]
-    return [line for record, drive in parts for line in (record, *_folded(f"   {drive}"))]
+    return [
+        line
+        for record, drive in parts
+        for line in (record, *_folded_comparison_text(f"   {drive}"))
+    ]
 
 
-def _folded(text: str) -> list[str]:
+def _folded_comparison_text(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=True)
 
 
-def _table(rows: Sequence[ComparedRow]) -> Iterator[str]:
+def _comparison_text_table(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """A row a point; runs for which there is no room follow in a table below."""
     names = [row.point for row in rows]
     first = [_value(row.quantity, row.cells[0]) for row in rows]
@@ -205,19 +213,20 @@ def comparison_csv(found: Comparison) -> str:
     runs: dict[str, list[ComparedRun]] = {}
     for run in found.runs:
         runs.setdefault(run.side, []).append(run)
-    who = {side: _who(each) for side, each in runs.items()}
+    who = {side: _comparison_side_names(each) for side, each in runs.items()}
     rows = [
         (cell.run, *who[cell.run], row.point, row.quantity, row.unit,
-         *_three(cell.value), *_three(cell.change), cell.difference or "", cell.basis or "",
+         *_csv_estimate(cell.value), *_csv_estimate(cell.change),
+         cell.difference or "", cell.basis or "",
          len(cell.repeats) or None, cell.p, cell.completed, cell.throttled,
-         *_three(cell.unthrottled))
+         *_csv_estimate(cell.unthrottled))
         for row in found.rows
         for cell in row.cells
     ]  # fmt: skip
     return csv_text(heading, rows)
 
 
-def _who(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
+def _comparison_side_names(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
     """Of the runs of a side: their names, drives, models and serial numbers, each once."""
     columns = zip(
         *((run.run_id, run.drive, run.drive_model, run.drive_serial) for run in runs), strict=True
@@ -225,13 +234,19 @@ def _who(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
     return tuple(" ".join(dict.fromkeys(column)) for column in columns)
 
 
-def _three(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+def _csv_estimate(
+    estimate: Estimate | None,
+) -> tuple[float | None, float | None, float | None]:
     if estimate is None:
         return None, None, None
-    return _number(estimate.value), _number(estimate.u), _number(estimate.repeatability)
+    return (
+        _comparison_csv_number(estimate.value),
+        _comparison_csv_number(estimate.u),
+        _comparison_csv_number(estimate.repeatability),
+    )
 
 
-def _number(value: float | None) -> float | None:
+def _comparison_csv_number(value: float | None) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
@@ -246,7 +261,7 @@ def repeats_text(plan: RepeatsPlan) -> str:
     """How many repeats a side tell a change, a line a quantity, at 80 columns."""
     lines = [
         f"scatter of {_SCATTER_OF[plan.basis].format(repeats=plan.repeats)}",
-        *_folded(
+        *_folded_comparison_text(
             f"repeats a side that tell a change of {plan.change * 100:g} % in 95 of 100 comparisons"
         ),
         "",
@@ -258,7 +273,7 @@ def repeats_text(plan: RepeatsPlan) -> str:
         lines.append(f"{one.title:16}{spread[0]:>10}{spread[1]:>10}{least[0]:>10}{least[1]:>12}")
     lines += [
         "",
-        *_folded(
+        *_folded_comparison_text(
             "anywhere: at one point or more, where all points change; everywhere: at "
             "each point. The scatter is the standard deviation at the middle point, "
             "and at that with the largest"

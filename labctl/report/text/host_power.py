@@ -33,14 +33,14 @@ def host_tables(summary: RunSummary) -> Iterator[list[str]]:
                     item.phase.label,
                     with_uncertainty(host.watts),
                     value_only(scaled(host.drive_share, 100.0)),
-                    _work(item, host.iops_per_watt, host.bytes_per_joule),
-                    _work(item, item.iops_per_watt, item.bytes_per_joule),
+                    _host_power_work_text(item, host.iops_per_watt, host.bytes_per_joule),
+                    _host_power_work_text(item, item.iops_per_watt, item.bytes_per_joule),
                 ]
             )
         yield list(aligned(rows))
 
 
-def _work(item: PhaseResult, iops: Estimate | None, data: Estimate | None) -> str:
+def _host_power_work_text(item: PhaseResult, iops: Estimate | None, data: Estimate | None) -> str:
     """IOPS for each watt; of large blocks MB/s."""
     if item.phase.block_size_bytes >= LARGE_BLOCK_BYTES:
         return NOTHING if data is None else f"{value_only(scaled(data, 1e-6))} MB/s"

@@ -49,36 +49,36 @@ def methods_text(found: MethodResults) -> str:
 
 def _sections(found: MethodResults) -> list[str]:
     sections = (
-        ("Headline averages", _averages(found)),
-        ("Consistency (IOPS of each second, last part of the phase)", _consistency(found)),
-        ("Steady state", _steady(found.steady)),
-        ("Quality of service", _qos(found)),
-        ("Efficiency knee", _knees(found)),
-        ("Energy above idle", _marginals(found)),
-        ("Power model", _models(found.models)),
-        ("Most IOPS under the limit of watts", _answers(found.under_watts)),
-        ("Least watts for the IOPS", _answers(found.for_iops)),
+        ("Headline averages", _headline_averages_text(found)),
+        ("Consistency (IOPS of each second, last part of the phase)", _consistency_text(found)),
+        ("Steady state", _steady_state_text(found.steady)),
+        ("Quality of service", _qos_text(found)),
+        ("Efficiency knee", _efficiency_knees_text(found)),
+        ("Energy above idle", _energy_above_idle_text(found)),
+        ("Power model", _power_models_text(found.models)),
+        ("Most IOPS under the limit of watts", _frontier_answers_text(found.under_watts)),
+        ("Least watts for the IOPS", _frontier_answers_text(found.for_iops)),
         ("Power states", _power_states(found)),
-        ("Conditioned against fresh", _conditioned(found)),
-        ("Thermal soak", _soaks(found)),
-        ("Replay of traces", _replays(found)),
-        ("Idle", _idle(found)),
+        ("Conditioned against fresh", _conditioned_text(found)),
+        ("Thermal soak", _soaks_text(found)),
+        ("Replay of traces", _replays_text(found)),
+        ("Idle", _idle_text(found)),
     )
     lines: list[str] = []
     for title, body in sections:
-        inside = [part for line in body for part in _folded(line)]
+        inside = [part for line in body for part in _folded_method_text(line)]
         if inside:
             lines += ["", title, *inside]
     return lines
 
 
-def _folded(line: str) -> list[str]:
+def _folded_method_text(line: str) -> list[str]:
     return textwrap.wrap(
         line, WIDTH, initial_indent="  ", subsequent_indent="      ", break_long_words=False
     )
 
 
-def _averages(found: MethodResults) -> Iterator[str]:
+def _headline_averages_text(found: MethodResults) -> Iterator[str]:
     for one in found.averages:
         watts = f", {with_uncertainty(one.watts)} W" if one.watts else ""
         per = (
@@ -90,7 +90,7 @@ def _averages(found: MethodResults) -> Iterator[str]:
         yield f"{one.name}: {rate}{watts}{per}"
 
 
-def _consistency(found: MethodResults) -> Iterator[str]:
+def _consistency_text(found: MethodResults) -> Iterator[str]:
     for item in found.consistencies:
         one = item.consistency
         if one.seconds < _FEWEST_SECONDS:
@@ -113,12 +113,12 @@ def _consistency(found: MethodResults) -> Iterator[str]:
         yield text
 
 
-def _steady(reports: Iterable[SteadyReport]) -> Iterator[str]:
+def _steady_state_text(reports: Iterable[SteadyReport]) -> Iterator[str]:
     for report in reports:
-        yield from _window(report)
+        yield from _steady_window_text(report)
 
 
-def _window(report: SteadyReport) -> Iterator[str]:
+def _steady_window_text(report: SteadyReport) -> Iterator[str]:
     of = f"{report.sweep}: " if report.sweep else ""
     if not report.windows:
         yield f"{of}not reached: fewer rounds than a window has"
@@ -143,11 +143,11 @@ def _window(report: SteadyReport) -> Iterator[str]:
         )
 
 
-def _qos(found: MethodResults) -> Iterator[str]:
+def _qos_text(found: MethodResults) -> Iterator[str]:
     yield from (str(one) for one in found.verdicts)
     for item in found.slow_shares:
         parts = [
-            f"{_percent(one.least_pct, one.most_pct)} took over {one.over_ms} ms"
+            f"{_method_percent_text(one.least_pct, one.most_pct)} took over {one.over_ms} ms"
             for one in item.shares
             if one.most_pct
         ]
@@ -155,11 +155,11 @@ def _qos(found: MethodResults) -> Iterator[str]:
             yield f"{item.label}: of its I/Os {', '.join(parts)}"
 
 
-def _percent(least: float, most: float) -> str:
+def _method_percent_text(least: float, most: float) -> str:
     return f"{significant(most, 3)} %" if least == most else f"at most {significant(most, 2)} %"
 
 
-def _knees(found: MethodResults) -> Iterator[str]:
+def _efficiency_knees_text(found: MethodResults) -> Iterator[str]:
     for one in found.knees:
         text = (
             f"{one.workload}: QD {one.queue_depth}, "
@@ -171,13 +171,13 @@ def _knees(found: MethodResults) -> Iterator[str]:
         yield text
 
 
-def _marginals(found: MethodResults) -> Iterator[str]:
+def _energy_above_idle_text(found: MethodResults) -> Iterator[str]:
     for one in found.marginals:
         per_io = with_uncertainty(scaled(one.joules_per_io, 1e6))
         yield f"{one.label}: {per_io} µJ an I/O, {with_uncertainty(one.joules_per_gb)} J a GB"
 
 
-def _models(models: Iterable[RailModel]) -> Iterator[str]:
+def _power_models_text(models: Iterable[RailModel]) -> Iterator[str]:
     for model in models:
         terms = []
         for term in model.terms:
@@ -197,35 +197,35 @@ def _models(models: Iterable[RailModel]) -> Iterator[str]:
             yield f"{model.rail}: no idle phase: the idle watts are extrapolated"
 
 
-def _answers(answers: Iterable[FrontierAnswer]) -> Iterator[str]:
+def _frontier_answers_text(answers: Iterable[FrontierAnswer]) -> Iterator[str]:
     for one in answers:
         model = "no answer"
         if one.iops is not None and one.watts is not None:
-            model = f"{_iops(one.iops)} IOPS, {with_uncertainty(one.watts)} W"
+            model = f"{_method_iops_text(one.iops)} IOPS, {with_uncertainty(one.watts)} W"
         best = f"; measured: {one.measured.label}" if one.measured else ""
         yield f"{one.workload}: {model} ({one.why}){best}"
 
 
-def _iops(iops: Estimate) -> str:
+def _method_iops_text(iops: Estimate) -> str:
     return prefixed_with_uncertainty(iops) if iops.u else prefixed(iops.value)
 
 
 def _power_states(found: MethodResults) -> Iterator[str]:
     for one in found.power_states:
         yield (
-            f"{one.workload}{_power(one)}: {prefixed(one.iops)} IOPS "
+            f"{one.workload}{_power_state_text(one)}: {prefixed(one.iops)} IOPS "
             f"({one.iops_part:.0%}), {with_uncertainty(one.watts)} W, "
             f"{prefixed_with_uncertainty(one.iops_per_watt)} IOPS/W"
         )
 
 
-def _power(row: StateRow) -> str:
+def _power_state_text(row: StateRow) -> str:
     state = "" if row.power_state is None else f" in PS{row.power_state}"
     limit = row.power_limit_watts
     return state if limit is None else f"{state}, at most {limit:g} W"
 
 
-def _conditioned(found: MethodResults) -> Iterator[str]:
+def _conditioned_text(found: MethodResults) -> Iterator[str]:
     for one in found.conditioned:
         yield (
             f"{one.workload}: {prefixed(one.fresh_iops)} fresh, "
@@ -234,7 +234,7 @@ def _conditioned(found: MethodResults) -> Iterator[str]:
         )
 
 
-def _soaks(found: MethodResults) -> Iterator[str]:
+def _soaks_text(found: MethodResults) -> Iterator[str]:
     for one in found.soaks:
         rise = f"{one.begin_celsius:.0f} to {one.highest_celsius:.0f} °C ({one.sensor})"
         if one.steady_after_s is None:
@@ -260,10 +260,10 @@ def _soaks(found: MethodResults) -> Iterator[str]:
                 f"{prefixed(held.iops_before)} → {prefixed(held.iops_during)} IOPS{watts}"
             )
         if one.recovery is not None:
-            yield from _recovery(one.recovery)
+            yield from _soak_recovery_text(one.recovery)
 
 
-def _recovery(one: Recovery) -> Iterator[str]:
+def _soak_recovery_text(one: Recovery) -> Iterator[str]:
     reached = "" if one.reached else f", not {one.wanted_celsius:.0f} °C as wanted"
     text = (
         f"recovery: {one.begin_celsius:.0f} → {one.end_celsius:.0f} °C in {one.seconds:.0f} s"
@@ -274,9 +274,9 @@ def _recovery(one: Recovery) -> Iterator[str]:
     yield text
 
 
-def _replays(found: MethodResults) -> Iterator[str]:
+def _replays_text(found: MethodResults) -> Iterator[str]:
     for one in found.replays:
-        busy = "" if one.busy is None else f", disk busy {_busy(one.busy)}"
+        busy = "" if one.busy is None else f", disk busy {_replay_busy_text(one.busy)}"
         watts = f"; {with_uncertainty(one.watts)} W" if one.watts else ""
         joules = f", {with_uncertainty(one.joules_per_gb)} J a GB" if one.joules_per_gb else ""
         took = f"{one.duration_s:.1f} s"
@@ -284,7 +284,7 @@ def _replays(found: MethodResults) -> Iterator[str]:
             took += f" (the trace: {one.trace_s:.1f} s)"
         yield (
             f"{one.sweep}, {one.label}: {rounded(one.total_bytes * 1e-9)} GB in {took}, "
-            f"{significant(one.mb_per_s, 3)} MB/s; {_service(one)}{busy}{watts}{joules}"
+            f"{significant(one.mb_per_s, 3)} MB/s; {_replay_service_text(one)}{busy}{watts}{joules}"
         )
         if one.rate_part is not None:
             service = ""
@@ -293,7 +293,7 @@ def _replays(found: MethodResults) -> Iterator[str]:
             yield f"{one.sweep} against the first: {service}data rate × {rounded(one.rate_part)}"
 
 
-def _service(one: ReplayResult) -> str:
+def _replay_service_text(one: ReplayResult) -> str:
     if one.service_mean_us is None:
         return "service times not known, this fio saw completions late"
     p999 = ""
@@ -305,13 +305,13 @@ def _service(one: ReplayResult) -> str:
     )
 
 
-def _busy(one: Busy) -> str:
+def _replay_busy_text(one: Busy) -> str:
     if one.source == KERNEL:
         return f"{one.part:.1%} of the time (the kernel's count)"
     return f"at most {one.part:.1%} of the time"
 
 
-def _idle(found: MethodResults) -> Iterator[str]:
+def _idle_text(found: MethodResults) -> Iterator[str]:
     for one in found.idle:
         spike = ""
         if one.spike_watts is not None:

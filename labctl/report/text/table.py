@@ -62,10 +62,10 @@ class _Column:
 
 def run_table(summary: RunSummary, width: int = 80) -> RenderableType:
     """The whole table with its heading and what a reader must know, at most ``width`` wide."""
-    parts: list[RenderableType] = [_heading(summary)]
+    parts: list[RenderableType] = [_run_table_heading(summary)]
     found = panels(summary.points)
     sections = [
-        _Section(summary, tuple(group), _columns(summary, in_bytes))
+        _Section(summary, tuple(group), _run_table_columns(summary, in_bytes))
         for in_bytes, group in groupby(found, key=lambda panel: panel.in_bytes)
     ]
     shown = _that_fit(sections, width)
@@ -78,7 +78,7 @@ def run_table(summary: RunSummary, width: int = 80) -> RenderableType:
         parts.extend((Text(), Text("No phase was measured.", style="bold")))
     for head, *rows in host_tables(summary):
         parts.extend((Text(), Text(head, style="dim"), *map(Text, rows)))
-    parts.extend(_footnotes(summary, _hidden(sections, shown)))
+    parts.extend(_run_table_footnotes(summary, _hidden_table_columns(sections, shown)))
     return Group(*parts)
 
 
@@ -97,7 +97,7 @@ def table_text(summary: RunSummary, width: int = 80) -> str:
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
-def _heading(summary: RunSummary) -> Text:
+def _run_table_heading(summary: RunSummary) -> Text:
     first = Text()
     first.append(summary.plan_name, style="bold")
     first.append(" on ")
@@ -124,12 +124,12 @@ def _heading(summary: RunSummary) -> Text:
     return Text("\n").join([first, Text(second), Text(", ".join(figures))])
 
 
-def _columns(summary: RunSummary, in_bytes: bool) -> tuple[_Column, ...]:
+def _run_table_columns(summary: RunSummary, in_bytes: bool) -> tuple[_Column, ...]:
     rails = key_figures.rail_names(summary)
     return (
         _Column("", lambda point: point.name),
         *(
-            _Column(f"{name} W", lambda point, name=name: _rail(point.result, name), 1)  # type: ignore[misc]
+            _Column(f"{name} W", lambda point, name=name: _rail_watts(point.result, name), 1)  # type: ignore[misc]
             for name in (() if summary.drives else rails)
         ),
         _Column("total W ± U", lambda point: with_uncertainty(point.result.watts)),
@@ -138,8 +138,8 @@ def _columns(summary: RunSummary, in_bytes: bool) -> tuple[_Column, ...]:
         _Column(
             "p99 µs", lambda point: significant(latency_percentile_us(point.result, "99"), 3), 3
         ),
-        _Column("°C", lambda point: _celsius(point.result), 2),
-        _Column("", lambda point: _mark(point.summary, point.result)),
+        _Column("°C", lambda point: _run_table_celsius(point.result), 2),
+        _Column("", lambda point: _run_table_mark(point.summary, point.result)),
     )
 
 
@@ -148,25 +148,25 @@ _OPERATIONS = (
     _Column("IOPS/W", lambda point: prefixed_value(point.result.iops_per_watt)),
 )
 _BYTES = (
-    _Column("MB/s", lambda point: _megabytes(point.result.bytes_per_s)),
+    _Column("MB/s", lambda point: _run_table_megabytes(point.result.bytes_per_s)),
     _Column("MB/J", lambda point: value_only(scaled(point.result.bytes_per_joule, 1e-6))),
 )
 
 
-def _megabytes(bytes_per_s: float | None) -> str:
+def _run_table_megabytes(bytes_per_s: float | None) -> str:
     return NOTHING if bytes_per_s is None else significant(bytes_per_s / 1e6)
 
 
-def _rail(result: PhaseResult, name: str) -> str:
+def _rail_watts(result: PhaseResult, name: str) -> str:
     rail = result.rails.get(name)
     return NOTHING if rail is None else value_only(rail.watts)
 
 
-def _celsius(result: PhaseResult) -> str:
+def _run_table_celsius(result: PhaseResult) -> str:
     return NOTHING if result.celsius_max is None else f"{result.celsius_max:.0f}"
 
 
-def _mark(summary: RunSummary, result: PhaseResult) -> str:
+def _run_table_mark(summary: RunSummary, result: PhaseResult) -> str:
     marks = NOT_COMPLETED if result.outcome != Outcome.COMPLETED else ""
     if result.throttled:
         marks += THROTTLED
@@ -195,11 +195,11 @@ class _Section:
         """The lines of the section with the columns of ``widths``."""
         columns = [self.columns[number] for number in widths]
         wide = list(widths.values())
-        lines = [Text(_row([column.heading for column in columns], wide), style="dim")]
+        lines = [Text(_run_table_row([column.heading for column in columns], wide), style="dim")]
         for panel in self.group:
             lines.append(Text(panel.title, style="bold"))
             for line in self._lines(panel):
-                row = _row([column.cell(line) for column in columns], wide)
+                row = _run_table_row([column.cell(line) for column in columns], wide)
                 lines.append(Text(row, style="red" if line.result.throttled else ""))
         section = Text("\n").join(lines)
         section.no_wrap = True
@@ -229,13 +229,13 @@ def _that_fit(sections: Sequence[_Section], width: int) -> dict[int, int]:
     return widths
 
 
-def _hidden(sections: Sequence[_Section], shown: dict[int, int]) -> list[str]:
+def _hidden_table_columns(sections: Sequence[_Section], shown: dict[int, int]) -> list[str]:
     """Headings of the columns for which there was no room."""
     columns = sections[0].columns if sections else ()
     return [column.heading for number, column in enumerate(columns) if number not in shown]
 
 
-def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _run_table_row(cells: Sequence[str], widths: Sequence[int]) -> str:
     """The first cell to the left, the others to the right under their headings."""
     padded = [
         " " * (wide - cell_len(cell)) + cell for cell, wide in zip(cells, widths, strict=True)
@@ -244,8 +244,8 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return " " * _INDENT + (" " * _GAP).join([first, *padded[1:]])
 
 
-def _footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[RenderableType]:
-    marks = "".join(_mark(summary, result) for result in summary.measured)
+def _run_table_footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[RenderableType]:
+    marks = "".join(_run_table_mark(summary, result) for result in summary.measured)
     lines: list[tuple[str, str]] = []
     if THROTTLED in marks:
         lines.append((f"{THROTTLED}  the drive throttled", "red"))
@@ -262,14 +262,16 @@ def _footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[Renderabl
     for item in slow_stretches.slow_stretches(summary.throttling):
         times = f" in {item.count} stretches, the first" if item.count > 1 else ""
         what = f"{item.cause.words}, {duration(item.seconds)}{times}"
-        lines.append((f"{_label(summary, item.phase_index)}: {what}: {item.evidence}", ""))
-    lines.extend((line, "") for line in _unthrottled(summary))
+        lines.append(
+            (f"{_run_table_phase_label(summary, item.phase_index)}: {what}: {item.evidence}", "")
+        )
+    lines.extend((line, "") for line in _table_unthrottled_lines(summary))
     lines.extend((line, "") for line in _not_excluded(summary))
     if hidden:
         columns = ", ".join(hidden)
         lines.append((f"No room for {columns}: see phases.csv or a wider terminal.", "dim"))
     notes = key_figures.shared_notes(summary)
-    lines.extend((_note(summary, note, about), "") for note, about in notes.items())
+    lines.extend((_run_table_note(summary, note, about), "") for note, about in notes.items())
     lines.extend((f"Problem: {problem}", "yellow") for problem in summary.problems)
     if lines:
         yield Text()
@@ -277,7 +279,7 @@ def _footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[Renderabl
         yield Text(line, style=style)
 
 
-def _unthrottled(summary: RunSummary) -> Iterator[str]:
+def _table_unthrottled_lines(summary: RunSummary) -> Iterator[str]:
     """What throttled phases did while they did not throttle."""
     for result in summary.measured:
         if not result.throttled:
@@ -295,21 +297,24 @@ def _not_excluded(summary: RunSummary) -> Iterator[str]:
     """Why throttling cannot be excluded, each reason once."""
     reasons: dict[str, list[str]] = {}
     for result in summary.measured:
-        if _mark(summary, result).endswith(NOT_EXCLUDED) and result.throttling is not None:
+        if (
+            _run_table_mark(summary, result).endswith(NOT_EXCLUDED)
+            and result.throttling is not None
+        ):
             reasons.setdefault(result.throttling.why, []).append(result.phase.label)
     for why, labels in reasons.items():
         more = f" and {len(labels) - 2} more" if len(labels) > 2 else ""
         yield f"{', '.join(labels[:2])}{more}: {why}"
 
 
-def _label(summary: RunSummary, phase_index: int) -> str:
+def _run_table_phase_label(summary: RunSummary, phase_index: int) -> str:
     labels = (item.phase.label for item in summary.phases if item.phase.index == phase_index)
     return next(labels, f"phase {phase_index}")
 
 
-def _note(summary: RunSummary, note: str, about: Sequence[int]) -> str:
+def _run_table_note(summary: RunSummary, note: str, about: Sequence[int]) -> str:
     if len(about) >= len(summary.measured) > 1:
         return f"Note: {note}"
-    some = ", ".join(_label(summary, index) for index in about[:3])
+    some = ", ".join(_run_table_phase_label(summary, index) for index in about[:3])
     more = f" and {len(about) - 3} more" if len(about) > 3 else ""
     return f"Note ({some}{more}): {note}"

@@ -39,7 +39,7 @@ def trend_text(found: Trend, gate: GateResult | None = None) -> str:
     for series in found.series:
         lines += [*_series_lines(series), ""]
     if any(series.verdict is not TrendVerdict.TOO_FEW for series in found.series):
-        lines += _folded(
+        lines += _folded_trend_text(
             "± is about 95 %. p is the chance of such a change anywhere in its series, were there "
             f"none: of series in which nothing happened about one in {1 / LEVEL:.0f} shows any"
         )
@@ -49,10 +49,10 @@ def trend_text(found: Trend, gate: GateResult | None = None) -> str:
 
 
 def _series_lines(series: TrendSeries) -> Iterator[str]:
-    yield from _folded(title_of(series))
+    yield from _folded_trend_text(title_of(series))
     yield span_of(series)
     if series.verdict is TrendVerdict.TOO_FEW:
-        yield from _folded(
+        yield from _folded_trend_text(
             f"undecided: too few runs, {FEWEST_RUNS} of one drive, rig and plan are needed. "
             "A change that is known is told by fewer: labctl compare A1 A2 A3 --against B1 B2 B3"
         )
@@ -65,19 +65,19 @@ def _series_lines(series: TrendSeries) -> Iterator[str]:
     if series.outliers:
         yield ""
         for one in series.outliers:
-            yield from _folded(outlier_text(one, series))
+            yield from _folded_trend_text(outlier_text(one, series))
     yield ""
     yield from _scatter_lines(series)
     for note in series.notes:
-        yield from _folded(note)
+        yield from _folded_trend_text(note)
 
 
 def _change_lines(number: int, change: LevelChange, series: TrendSeries) -> Iterator[str]:
-    yield from _folded(f"{number}  {change_heading(change, series)}")
+    yield from _folded_trend_text(f"{number}  {change_heading(change, series)}")
     if change.kind is CandidateKind.STEP:
-        yield from _folded(f"{_INDENT}{change.run_id}")
+        yield from _folded_trend_text(f"{_INDENT}{change.run_id}")
     for reason in reasons_of(change):
-        yield from _folded(f"{_INDENT}{reason}")
+        yield from _folded_trend_text(f"{_INDENT}{reason}")
     yield f"{_INDENT}{'':14}{'points':>8}{'middle':>9}{'largest':>16}{'p':>8}  where"
     for quantity, points in by_quantity(change):
         middle = statistics.median(one.change.value for one in points)
@@ -85,10 +85,10 @@ def _change_lines(number: int, change: LevelChange, series: TrendSeries) -> Iter
         small = min(one.p for one in points)
         row = f"{_INDENT}{WATCHED[quantity].title:14}{many:>8}{percent(middle):>9}"
         row += f"{with_doubt(points[0]):>16}{chance(small):>8}  "
-        yield row + _cut(points[0].point, WIDTH - len(row))
+        yield row + _cut_trend_text(points[0].point, WIDTH - len(row))
 
 
-def _cut(name: str, room: int) -> str:
+def _cut_trend_text(name: str, room: int) -> str:
     if len(name) <= room:
         return name
     return f"{name[: room // 2 - 1]}…{name[-(room - room // 2) :]}"
@@ -103,14 +103,14 @@ def _scatter_lines(series: TrendSeries) -> Iterator[str]:
         if rows:
             told = [row.newest.u for row in rows if row.newest is not None and not row.moved]
             cells = (
-                _middle([row.scatter for row in rows]),
-                _middle([row.dark for row in rows]),
-                _middle([row.tells for row in rows]),
-                _middle(told),
+                _trend_median_text([row.scatter for row in rows]),
+                _trend_median_text([row.dark for row in rows]),
+                _trend_median_text([row.tells for row in rows]),
+                _trend_median_text(told),
             )
             one, two, three, four = cells
             yield f"{quantity.title:14}{one:>14}{two:>12}{three:>20}{four:>12}"
-    yield from _folded(
+    yield from _folded_trend_text(
         "At the middle point: the standard deviation from run to run, what of it is not in the "
         "runs themselves, the step half way that is found in 95 of 100 series, and what a step "
         + (f"at the last {newest} runs" if newest else "half way")
@@ -118,7 +118,7 @@ def _scatter_lines(series: TrendSeries) -> Iterator[str]:
     )
 
 
-def _middle(values: Sequence[float | None]) -> str:
+def _trend_median_text(values: Sequence[float | None]) -> str:
     known = [one for one in values if one is not None and math.isfinite(one)]
     return f"{significant(statistics.median(known) * 100.0, 2)}%" if known else NOTHING
 
@@ -134,7 +134,7 @@ def _short_gate(gate: GateResult) -> list[str]:
     return [*lines, gate_lines(gate)[-1]]
 
 
-def _folded(text: str) -> list[str]:
+def _folded_trend_text(text: str) -> list[str]:
     indent = _INDENT if text[:1].isspace() or text[:1].isdigit() else ""
     return textwrap.wrap(text, WIDTH, subsequent_indent=indent or "    ", break_long_words=True)
 

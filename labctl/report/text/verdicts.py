@@ -29,18 +29,18 @@ def judgement_text(found: Judgement) -> str:
     lines = [f"{found.verdict.upper()}: {found.run_id} by {found.limits}", f"{counts}", ""]
     undecided, failed = found.of(PowerVerdict.UNDECIDED), found.of(PowerVerdict.FAIL)
     for check in dict.fromkeys((*highest(found.checks), *highest(undecided), *failed)):
-        lines += _lines(check)
+        lines += _verdict_text_lines(check)
     for name in found.unchecked:
         lines += textwrap.wrap(f"{name} is about no phase of this run", WIDTH)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _lines(check: PowerCheck) -> list[str]:
+def _verdict_text_lines(check: PowerCheck) -> list[str]:
     head = f"{check.verdict:<10}{check.limit}, {check.over}: {check.measured}"
     lines = textwrap.wrap(head, WIDTH, subsequent_indent=" " * 10)
-    lines += _indented(check.where)
-    return lines + (_indented(check.why) if check.why else [])
+    lines += _indented_verdict_text(check.where)
+    return lines + (_indented_verdict_text(check.why) if check.why else [])
 
 
-def _indented(text: str) -> list[str]:
+def _indented_verdict_text(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10)

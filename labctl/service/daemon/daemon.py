@@ -52,7 +52,7 @@ class Daemon:
         self.notices = Notices(
             self.home.notices,
             self.settings.notify,
-            _addresses(self.settings, self.report_line),
+            _daemon_notice_addresses(self.settings, self.report_line),
             self.report_line,
         )
 
@@ -124,7 +124,7 @@ class Daemon:
         try:
             self.settings = service_settings()
             self.notices.kinds = frozenset(self.settings.notify)
-            self.notices.addresses = _addresses(self.settings, self.report_line)
+            self.notices.addresses = _daemon_notice_addresses(self.settings, self.report_line)
         except LabctlError as error:
             self.report_line(f"settings not read again: {error}")
         for worker in self.workers:
@@ -195,7 +195,7 @@ class Daemon:
             self.report_line(f"{self.home.daemon_file}: {error.strerror or error}")
 
 
-def _addresses(settings: ServiceSettings, report_line: ReportLine) -> tuple[str, ...]:
+def _daemon_notice_addresses(settings: ServiceSettings, report_line: ReportLine) -> tuple[str, ...]:
     try:
         addresses = settings.addresses()
     except (OSError, ValueError) as error:

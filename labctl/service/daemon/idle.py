@@ -87,7 +87,7 @@ async def _record_one(
             for name, reason in away.items():
                 journal.event(EventKind.INSTRUMENT_LOST, instrument=name, reason=reason)
             shipping.begin(path)
-            watch = _watch(clocks, MarkRequests(path, timebase), event)
+            watch = _watch_while_idle(clocks, MarkRequests(path, timebase), event)
             await _until_one(stop.wait(), failed.wait(), watch, seconds=DAY_S)
         except BaseException as caught:
             error = caught
@@ -103,7 +103,9 @@ async def _record_one(
         await asyncio.to_thread(acquisition.stop)
 
 
-async def _watch(clocks: ClockWatch, marks: MarkRequests, event: Callable[..., object]) -> None:
+async def _watch_while_idle(
+    clocks: ClockWatch, marks: MarkRequests, event: Callable[..., object]
+) -> None:
     try:
         async for _ in clocks.samples(event):
             marks.record(event)

@@ -110,24 +110,24 @@ class Commander:
     def answer(self, rig: str, content: bytes) -> dict[str, Any]:
         """Execute a command for a rig; the reply. Never raises: wrong ``content`` is refused."""
         if not self._settings().commands:
-            return _refused(None, "this site takes no commands any more")
+            return _mqtt_command_refusal(None, "this site takes no commands any more")
         if rig not in self._rig_files:
-            return _refused(None, "no such rig here")
+            return _mqtt_command_refusal(None, "no such rig here")
         if len(content) > MOST_PAYLOAD_BYTES:
-            return _refused(None, f"larger than {MOST_PAYLOAD_BYTES} bytes")
+            return _mqtt_command_refusal(None, f"larger than {MOST_PAYLOAD_BYTES} bytes")
         try:
             command = _PARSER.validate_json(content)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             key = ".".join(map(str, first["loc"])) or "command"
-            return _refused(_id_of(content), f"{key}: {first['msg']}")
+            return _mqtt_command_refusal(_id_of(content), f"{key}: {first['msg']}")
         known = self._answers.get((rig, command.id))
         if known is not None:
             return known
         try:
             done = {"id": command.id, "ok": True, **self._execute(rig, command)}
         except LabctlError as error:
-            done = _refused(command.id, str(error))
+            done = _mqtt_command_refusal(command.id, str(error))
         self._answers[rig, command.id] = done
         while len(self._answers) > MOST_ANSWERS_KEPT:
             self._answers.popitem(last=False)
@@ -284,7 +284,7 @@ def _id_of(content: bytes) -> str | None:
         return None
 
 
-def _refused(number: str | None, reason: str) -> dict[str, Any]:
+def _mqtt_command_refusal(number: str | None, reason: str) -> dict[str, Any]:
     return {"id": number, "ok": False, "reason": reason[:1000]}
 
 

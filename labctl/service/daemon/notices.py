@@ -134,9 +134,11 @@ class Notices:
             return
         sent_to = list(notice.sent_to)
         for address in self.addresses:
-            if _digest(address) not in sent_to and self._try_to_send(address, notice):
-                sent_to.append(_digest(address))
-        missing = {_digest(address) for address in self.addresses} - set(sent_to)
+            if _notice_address_digest(address) not in sent_to and self._try_to_send(
+                address, notice
+            ):
+                sent_to.append(_notice_address_digest(address))
+        missing = {_notice_address_digest(address) for address in self.addresses} - set(sent_to)
         if not missing:
             path.unlink(missing_ok=True)
         elif abs(now_s - notice.made_s) > KEPT_S:
@@ -177,7 +179,7 @@ class Notices:
             )
 
 
-def _digest(address: str) -> str:
+def _notice_address_digest(address: str) -> str:
     return hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 

@@ -32,13 +32,13 @@ def recover(queue: Queue, home: Home, rig: Rig, runs: Path) -> list[Job]:
     Called with the rig's lock held. Raises QueueError.
     """
     return [
-        _settle(queue, home, rig, runs, job)
+        _recover_one_job(queue, home, rig, runs, job)
         for job in queue.jobs()
         if job.rig == rig.name and job.state is JobState.RUNNING
     ]
 
 
-def _settle(queue: Queue, home: Home, rig: Rig, runs: Path, job: Job) -> Job:
+def _recover_one_job(queue: Queue, home: Home, rig: Rig, runs: Path, job: Job) -> Job:
     last = job.last or Attempt(begun_s=job.added_s)
     ProcessIdentity(last.pid, last.pid_ticks, last.boot_id).end(ORPHAN_ENDS_WITHIN_S)
     run = run_of(job, home, rig, runs)

@@ -82,7 +82,7 @@ class Surroundings:
 def unit_text(of: ServiceOf, place: Surroundings) -> str:
     """The unit for ``place``."""
     lines = TEMPLATE.read_text("utf-8").splitlines()
-    started = f"ExecStart={_quoted(place.command)} daemon"
+    started = f"ExecStart={_quoted_unit_path(place.command)} daemon"
     lines = [started if line.startswith("ExecStart=") else line for line in lines]
     text = "\n".join(lines) + "\n"
     return _of_system(text, place) if of is ServiceOf.SYSTEM else _of_user(text)
@@ -112,7 +112,7 @@ def _of_user(text: str) -> str:
     return f"{head}\n\n{body}\nWantedBy=default.target\n"
 
 
-def _quoted(path: Path) -> str:
+def _quoted_unit_path(path: Path) -> str:
     """A path as a word of ExecStart= (systemd.service(5), systemd.unit(5))."""
     text = str(path).replace("\\", r"\\").replace('"', r"\"").replace("%", "%%").replace("$", "$$")
     return f'"{text}"' if re.search(r"[\s\"'\\;]", str(path)) else text
@@ -154,7 +154,7 @@ def install(of: ServiceOf, place: Surroundings) -> tuple[Path, list[str]]:
     text = unit_text(of, place)
     if problems := problems_of(of, text):
         raise LabctlError(f"systemd does not take the unit:\n{problems}")
-    file = _folder(of) / UNIT
+    file = _unit_folder(of) / UNIT
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if file.is_symlink() or (file.exists() and "labctl as a service" not in file.read_text()):
@@ -166,7 +166,7 @@ def install(of: ServiceOf, place: Surroundings) -> tuple[Path, list[str]]:
     return file, _next_steps(of, place)
 
 
-def _folder(of: ServiceOf) -> Path:
+def _unit_folder(of: ServiceOf) -> Path:
     if of is ServiceOf.SYSTEM:
         return SYSTEM_FOLDER
     configuration = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"

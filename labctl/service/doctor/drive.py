@@ -76,7 +76,9 @@ def check_rights(
         for line in str(error).splitlines():
             yield trouble(DRIVE, line)
         return
-    unreadable = _unreadable(place, machine) if place is not None and place.is_device else ""
+    unreadable = (
+        _drive_read_problem(place, machine) if place is not None and place.is_device else ""
+    )
     if unreadable:
         yield trouble(DRIVE, unreadable, "run labctl as root, or join the device's group (disk)")
     elif writes:
@@ -99,7 +101,7 @@ def check_distinct(rig: Rig, machine: Machine) -> Iterator[Check]:
         yield trouble(DRIVE, str(error))
 
 
-def _unreadable(device: DrivePlace, machine: Machine) -> str:
+def _drive_read_problem(device: DrivePlace, machine: Machine) -> str:
     """Why one block of a device cannot be read; empty where it can."""
     done = machine.run(["dd", f"if={device.path}", "of=/dev/null", "bs=4096", "count=1"], 10.0)
     message = " ".join(done.stderr.split())
@@ -122,7 +124,9 @@ def check_health(rig: Rig, state: DriveState, phases: Sequence[Phase]) -> Iterat
     hours = f"{smart.power_on_hours} h on" if smart.power_on_hours is not None else ""
     if not bad:
         yield ok(DRIVE, ", ".join(filter(None, ("SMART without a warning", worn, hours))))
-    yield from _temperature(rig, state, smart, any(phase.pattern.io for phase in phases))
+    yield from _check_drive_temperature(
+        rig, state, smart, any(phase.pattern.io for phase in phases)
+    )
 
 
 def _smart_problems(smart: SmartLog) -> Iterator[Check]:
@@ -143,7 +147,9 @@ def _smart_problems(smart: SmartLog) -> Iterator[Check]:
         yield warning(DRIVE, f"SMART counts {smart.media_errors} media errors")
 
 
-def _temperature(rig: Rig, state: DriveState, smart: SmartLog, works: bool) -> Iterator[Check]:
+def _check_drive_temperature(
+    rig: Rig, state: DriveState, smart: SmartLog, works: bool
+) -> Iterator[Check]:
     celsius = smart.composite_celsius
     limit = rig.drive.warning_celsius or state.warning_celsius
     if celsius is None:

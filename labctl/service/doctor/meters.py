@@ -69,10 +69,10 @@ def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
         for name, owner in group.owners.items()
         for check in _meter(rig, name, owner, *states[name], listening)
     ]
-    checks += _calibration(rig, group.identities())
+    checks += _check_meter_calibration(rig, group.identities())
     checks += [trouble(name, "it did not let go: its panel may be locked") for name in stuck]
     checks += [*check_rails(rig, listening.readings), *_blind_spots(rig)]
-    checks += _temperatures(rig, listening.readings)
+    checks += _check_meter_temperatures(rig, listening.readings)
     checks += _host_power(rig, listening.readings)
     return checks
 
@@ -98,22 +98,22 @@ def _meter(
         for check in _channel(name, readings):
             bad = True
             yield check
-        summaries.append(_summary(readings))
+        summaries.append(_meter_channel_summary(readings))
     if not bad:
         yield ok(name, f"{owner.identity}; {'; '.join(summaries)}")
 
 
-def _summary(readings: ChannelReadings) -> str:
+def _meter_channel_summary(readings: ChannelReadings) -> str:
     channel = readings.channel
     value = "" if readings.mean is None else f"{readings.mean:.5g} {channel.unit}, "
     interval_s = _interval_s(readings)
     rate = f"every {interval_s * 1e3:.4g} ms" if interval_s else "1 reading"
     clock = _clock_u_ns(readings)
-    text = f"{value}{rate}{_integrated(channel)}"
+    text = f"{value}{rate}{_meter_integration_text(channel)}"
     return text if clock is None else f"{text}, clock ±{clock / NS_PER_MS:.2f} ms"
 
 
-def _integrated(channel: Channel) -> str:
+def _meter_integration_text(channel: Channel) -> str:
     """What part of the time it integrates, where that is known."""
     if not channel.aperture_s or not channel.interval_s:
         return ""
@@ -168,10 +168,10 @@ def _channel(name: str, readings: ChannelReadings) -> Iterator[Check]:
                 f"{channel.name}: its clock is known to ±{u_ns / NS_PER_MS:.0f} ms only",
                 "a busy line or a slow network: connect the meter more directly",
             )
-    yield from _range(name, readings)
+    yield from _check_meter_range(name, readings)
 
 
-def _range(name: str, readings: ChannelReadings) -> Iterator[Check]:
+def _check_meter_range(name: str, readings: ChannelReadings) -> Iterator[Check]:
     """A range far too large: the floor of the accuracy, mostly a fraction of the range, is large
     compared with the mean, though the mean is clearly not zero."""
     channel, mean = readings.channel, readings.mean
@@ -187,7 +187,7 @@ def _range(name: str, readings: ChannelReadings) -> Iterator[Check]:
         )
 
 
-def _calibration(rig: Rig, identities: dict[str, str]) -> Iterator[Check]:
+def _check_meter_calibration(rig: Rig, identities: dict[str, str]) -> Iterator[Check]:
     """The zeros that a run would subtract, and why any of them is no longer valid."""
     used = calibration_in_force(rig, identities, datetime.now(UTC))
     if used is None:
@@ -212,7 +212,7 @@ def _blind_spots(rig: Rig) -> Iterator[Check]:
         )
 
 
-def _temperatures(rig: Rig, readings: dict[str, ChannelReadings]) -> Iterator[Check]:
+def _check_meter_temperatures(rig: Rig, readings: dict[str, ChannelReadings]) -> Iterator[Check]:
     if not rig.file.temperatures:
         yield warning(
             "temperatures",

@@ -34,18 +34,18 @@ def check_rails(rig: Rig, readings: Readings) -> Iterator[Check]:
     for name, info in infos.items():
         volts, sensed = readings[info.voltage], readings[info.current]
         live = live_rail(info, Recent.of(volts.mean), Recent.of(sensed.mean))
-        watts[name] = _watts(info, live, volts, sensed)
+        watts[name] = _rail_watts_now(info, live, volts, sensed)
         if live.volts is None:
             silent = info.voltage if volts.mean is None else info.current
             yield trouble(name, f"{silent} gave no reading: its volts are not known")
             continue
         measured = volts.channel.accuracy.source != NOT_MEASURED
         yield _volts(rig, info, live, watts[name], measured)
-        yield from _span(rig, info, sensed)
+        yield from _check_rail_span(rig, info, sensed)
     yield from _idle_power(rig, watts)
 
 
-def _watts(
+def _rail_watts_now(
     info: RailInfo, live: LiveRail, volts: ChannelReadings, sensed: ChannelReadings
 ) -> Estimate | None:
     """The watts now, with the limits of the meters and of the shunt and the readings' scatter."""
@@ -96,7 +96,7 @@ def _volts(
     return (trouble if worse else warning)(info.name, text, todo)
 
 
-def _span(rig: Rig, info: RailInfo, sensed: ChannelReadings) -> Iterator[Check]:
+def _check_rail_span(rig: Rig, info: RailInfo, sensed: ChannelReadings) -> Iterator[Check]:
     """Whether the meter of the current reaches as far as the limit of watts."""
     limit, span = rig.file.limits.watts, sensed.channel.range
     if limit is None or span is None:

@@ -103,7 +103,7 @@ def keys_of_drive(host: str, drive: Drive, rig_name: str) -> Iterator[LockKey]:
         path = os.path.realpath(guard) if guard else address.query
         yield LockKey(f"{_host_name(host)} nbd {path} {address.path}", what, guard)
     elif _host_name(host) == LOCAL:
-        for name in _identities(target):
+        for name in _lock_key_identities(target):
             yield LockKey(name, what, guard)
     else:
         yield LockKey(f"{_host_name(host)} {posixpath.normpath(target)}", what, guard)
@@ -138,7 +138,7 @@ def _guard_of(host: str, target: str) -> str:
     return str(path if path.exists() else path.parent)
 
 
-def _identities(target: str) -> Iterator[str]:
+def _lock_key_identities(target: str) -> Iterator[str]:
     """What a path of this machine leads to: the numbers of devices, or a file."""
     try:
         found = Path(target).stat()
@@ -151,10 +151,10 @@ def _identities(target: str) -> Iterator[str]:
         yield f"device {number}"
         blocks = read_block_devices(LocalMachine())
         if number in blocks.numbers:
-            yield from _hardware(blocks.numbers[number], blocks)
+            yield from _lock_key_hardware(blocks.numbers[number], blocks)
 
 
-def _hardware(name: str, blocks: BlockDevices) -> Iterator[str]:
+def _lock_key_hardware(name: str, blocks: BlockDevices) -> Iterator[str]:
     below = {blocks.disk_of(layer) for layer in blocks.layers_of(name)}
     for disk in {same for one in below for same in blocks.same_drive(one)}:
         yield f"device {blocks.file(disk, 'dev')}"

@@ -91,14 +91,14 @@ def _may_write(uid: int, path: Path) -> bool:
         user = pwd.getpwuid(uid)
         groups = set(os.getgrouplist(user.pw_name, user.pw_gid))
     try:
-        return _has(uid, groups, path, 0o2) and all(
-            _has(uid, groups, folder, 0o1) for folder in path.parents
+        return _has_machine_lock_right(uid, groups, path, 0o2) and all(
+            _has_machine_lock_right(uid, groups, folder, 0o1) for folder in path.parents
         )
     except OSError:
         return True  # what cannot be looked at counts
 
 
-def _has(uid: int, groups: set[int], path: Path, right: int) -> bool:
+def _has_machine_lock_right(uid: int, groups: set[int], path: Path, right: int) -> bool:
     with contextlib.suppress(OSError):
         if os.getxattr(path, _ACCESS_LIST):
             return True

@@ -49,14 +49,14 @@ def _bound_by_diag(begin: bytes) -> list[tuple[int, int | None]]:
                 if kind != _SOCK_DIAG_BY_FAMILY or size < 32:
                     raise OSError("the kernel does not list Unix sockets")
                 (inode,) = struct.unpack_from("=I", data, at + 20)
-                attributes = dict(_attributes(data[at + 32 : at + size]))
+                attributes = dict(_netlink_attributes(data[at + 32 : at + size]))
                 if attributes.get(_NAME, b"").startswith(begin):
                     uid = attributes.get(_UID)
                     found.append((inode, None if uid is None else struct.unpack("=I", uid)[0]))
                 at += size + 3 & ~3
 
 
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _netlink_attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     at = 0
     while at + 4 <= len(data):
         size, kind = struct.unpack_from("=HH", data, at)

@@ -103,8 +103,10 @@ class RigLock:
         descriptors: list[int] = []
         try:
             for key in keys_of_rig(rig):
-                given = [*_given(), *(shared if key.is_meter else ())]
-                descriptors += _take(home, key, what, given, f"labctl queue add {rig.name} PLAN")
+                given = [*_given_rig_locks(), *(shared if key.is_meter else ())]
+                descriptors += _take_rig_lock(
+                    home, key, what, given, f"labctl queue add {rig.name} PLAN"
+                )
         except BaseException:
             cls(home, rig, descriptors, shared).release()
             raise
@@ -135,7 +137,7 @@ class RigLock:
 @contextlib.contextmanager
 def holding_meter(home: Home, address: str, what: str) -> Iterator[None]:
     """Hold the meter at ``address`` alone, of whatever rig it is. Raises RigBusy, HomeUnusable."""
-    descriptors = _take(home, key_of_meter(address), what, [], "")
+    descriptors = _take_rig_lock(home, key_of_meter(address), what, [], "")
     try:
         yield
     finally:
@@ -146,10 +148,10 @@ def holding_meter(home: Home, address: str, what: str) -> Iterator[None]:
 def holder_of(home: Home, rig: Rig) -> Holder | None:
     """The process that last took the lock (of several drives: the first's); None if not known."""
     drive = next(iter(rig.drives.values()))
-    return _holder(_lock_file(home, canonical_target(rig.file.host, drive.target)))
+    return _rig_lock_holder(_lock_file(home, canonical_target(rig.file.host, drive.target)))
 
 
-def _holder(file: Path) -> Holder | None:
+def _rig_lock_holder(file: Path) -> Holder | None:
     try:
         found = json.loads(read_small(file, _MOST_BYTES))
         process = ProcessIdentity(int(found["pid"]), int(found["pid_ticks"]), str(found["boot_id"]))
@@ -180,24 +182,26 @@ def _read_use(file: Path) -> RigUse | None:
 
 def _use_file(home: Home, rig: Rig) -> Path:
     targets = (canonical_target(rig.file.host, drive.target) for drive in rig.drives.values())
-    return home.rigs / f"{_digest(chr(10).join(targets))}.json"
+    return home.rigs / f"{_rig_lock_digest(chr(10).join(targets))}.json"
 
 
 def _lock_file(home: Home, name: str) -> Path:
-    return home.rigs / f"{_digest(name)}.lock"
+    return home.rigs / f"{_rig_lock_digest(name)}.lock"
 
 
-def _digest(name: str) -> str:
+def _rig_lock_digest(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def _given() -> list[int]:
+def _given_rig_locks() -> list[int]:
     """The numbers of the descriptors that the daemon gave to its child."""
     numbers = os.environ.get(HANDED_DOWN_VARIABLE, "").split(",")
     return [int(number) for number in numbers if number.isdigit()]
 
 
-def _take(home: Home, key: LockKey, what: str, given: Iterable[int], instead: str) -> list[int]:
+def _take_rig_lock(
+    home: Home, key: LockKey, what: str, given: Iterable[int], instead: str
+) -> list[int]:
     """The descriptors that hold ``key``: in this data directory, and on this machine.
 
     ``given``: descriptors that may hold it already. ``instead``: what to do when a daemon has it.
@@ -206,13 +210,13 @@ def _take(home: Home, key: LockKey, what: str, given: Iterable[int], instead: st
     make_folder(home.rigs)
     path = _lock_file(home, key.name)
     given_lock = _already_open(path, given)
-    descriptor = _open(path) if given_lock is None else given_lock
+    descriptor = _open_rig_lock(path) if given_lock is None else given_lock
     with contextlib.ExitStack() as unless_held:
         if given_lock is None:
             unless_held.callback(os.close, descriptor)
         try:
             if not lock_file(descriptor):
-                holder = _holder(path)
+                holder = _rig_lock_holder(path)
                 queue = instead and holder is not None and "daemon" in holder.what
                 raise RigBusy(
                     f"{key.what} is in use by {holder or 'another labctl'}: "
@@ -228,7 +232,7 @@ def _take(home: Home, key: LockKey, what: str, given: Iterable[int], instead: st
             raise HomeUnusable(f"{key.what} cannot be locked: {error.strerror or error}") from error
         unless_held.pop_all()
     if given_lock is None:
-        _label(descriptor, what)
+        _label_rig_lock(descriptor, what)
     return [descriptor, on_machine]
 
 
@@ -242,14 +246,14 @@ def _already_open(path: Path, given: Iterable[int]) -> int | None:
     return None
 
 
-def _open(path: Path) -> int:
+def _open_rig_lock(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise HomeUnusable(f"{path}: {error.strerror or error}") from error
 
 
-def _label(descriptor: int, what: str) -> None:
+def _label_rig_lock(descriptor: int, what: str) -> None:
     """Write into a lock who holds it."""
     me = identity_of(os.getpid())
     text = json.dumps({"what": what, "pid": me.pid, "pid_ticks": me.ticks, "boot_id": me.boot_id})

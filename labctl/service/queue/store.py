@@ -158,7 +158,9 @@ class Queue:
                 or database.execute(mine, [rig, JobState.RUNNING]).fetchone()
             ):
                 return None
-            for job in _intact(database.execute(f"{mine} {_IN_ORDER}", [rig, JobState.QUEUED])):
+            for job in _intact_stored_jobs(
+                database.execute(f"{mine} {_IN_ORDER}", [rig, JobState.QUEUED])
+            ):
                 if may_begin(job, now_s):
                     return self._write(database, begun(job, attempt))
             return None
@@ -193,7 +195,7 @@ class Queue:
         with self._changing() as database:
             self._read(database, number)
             asked = f"SELECT {_COLUMNS} FROM jobs WHERE state = ? {_IN_ORDER}"
-            waiting = list(_intact(database.execute(asked, [JobState.QUEUED])))
+            waiting = list(_intact_stored_jobs(database.execute(asked, [JobState.QUEUED])))
             moved = [job for job in waiting if job.id == number]
             if not moved:
                 raise NoSuchJob(f"job {number} does not wait: only waiting jobs can be moved")
@@ -251,7 +253,7 @@ class Queue:
         for path in sorted(folder.glob("*.json")):
             with contextlib.suppress(OSError, ValueError):  # a damaged one stays where it is
                 if _FILE.fullmatch(path.name):
-                    job = _checked(int(path.stem), read_small(path, MOST_JOB_BYTES))
+                    job = _checked_stored_job(int(path.stem), read_small(path, MOST_JOB_BYTES))
                     values = [job.id, job.rig, job.state.value, _text_of(job)]
                     database.execute("INSERT OR IGNORE INTO jobs VALUES (?, ?, ?, NULL, ?)", values)
 
@@ -260,7 +262,9 @@ class Queue:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise QueueError(f"the queue ({self._file}): {_why(error)}") from error
+            raise QueueError(
+                f"the queue ({self._file}): {_queue_store_error_text(error)}"
+            ) from error
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -291,7 +295,7 @@ class Queue:
                 raise
 
 
-def _intact(rows: Iterable[Sequence[Any]]) -> Iterator[Job]:
+def _intact_stored_jobs(rows: Iterable[Sequence[Any]]) -> Iterator[Job]:
     """The jobs of rows; which of them are damaged, :meth:`Queue.jobs` tells."""
     for row in rows:
         with contextlib.suppress(ValueError):
@@ -303,13 +307,13 @@ def _job_of(row: Sequence[Any]) -> Job:
     number, rig, state, text = row
     if not isinstance(text, str):
         raise ValueError("no text")
-    job = _checked(number, text)
+    job = _checked_stored_job(number, text)
     if (job.rig, job.state) != (rig, state):
         raise ValueError(f"it says that it is {job.state} on {job.rig}")
     return job
 
 
-def _checked(number: int, text: str) -> Job:
+def _checked_stored_job(number: int, text: str) -> Job:
     try:
         job = Job.model_validate_json(text)
     except ValidationError as error:
@@ -334,7 +338,7 @@ def _rig_name(rig: str) -> str:
     return rig
 
 
-def _why(error: Exception) -> str:
+def _queue_store_error_text(error: Exception) -> str:
     """An error in the words of the system, with what to do."""
     if isinstance(error, OSError):
         return error.strerror or str(error)

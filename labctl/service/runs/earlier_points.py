@@ -54,7 +54,7 @@ def earlier_points(places: Sequence[Path], rig_name: str) -> EarlierPoints:
     for path in runs_in(places)[: -MOST_LOOKED_AT - 1 : -1]:
         try:
             record = RunRecord(path)
-            ended = _ended(record) if record.header.rig_name == rig_name else {}
+            ended = _earlier_point_seconds(record) if record.header.rig_name == rig_name else {}
         except JournalError:
             continue
         for work, seconds in ended.items():
@@ -65,7 +65,7 @@ def earlier_points(places: Sequence[Path], rig_name: str) -> EarlierPoints:
     return EarlierPoints(found, runs)
 
 
-def _ended(record: RunRecord) -> dict[Phase, list[float]]:
+def _earlier_point_seconds(record: RunRecord) -> dict[Phase, list[float]]:
     """Seconds of the completed points of a run that could end early, by their work."""
     phases = {phase.index: phase for phase in record.header.phases if phase.until is not None}
     found: dict[Phase, list[float]] = {}

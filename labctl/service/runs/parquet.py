@@ -52,11 +52,11 @@ def export(run: Path, target: Path) -> None:
             kinds = {"t": pa.int64(), "v": pa.float64()} if data.dtype == READING else {}
             schema = pa.schema(
                 [(column, kinds.get(column, pa.int64())) for column in data.dtype.names or ()],
-                metadata=_metadata(record, name),
+                metadata=_parquet_metadata(record, name),
             )
             written = fresh / f"{file}.parquet"
             with pq.ParquetWriter(written, schema, compression="zstd") as writer:
-                for part in _parts(data):
+                for part in _parquet_parts(data):
                     columns = [pa.array(part[column]) for column in schema.names]
                     writer.write_table(pa.Table.from_arrays(columns, schema=schema))
             if pq.ParquetFile(written).metadata.num_rows != len(data):
@@ -65,7 +65,7 @@ def export(run: Path, target: Path) -> None:
         if (run / name).is_file():
             shutil.copy2(run / name, fresh / name)
     for written in fresh.iterdir():
-        _sync(written)
+        _sync_parquet(written)
     sync_folder(fresh)
     if target.exists():
         shutil.rmtree(target)
@@ -73,17 +73,17 @@ def export(run: Path, target: Path) -> None:
     sync_folder(target.parent)
 
 
-def _sync(file: Path) -> None:
+def _sync_parquet(file: Path) -> None:
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
 
 
-def _parts(data: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
+def _parquet_parts(data: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
     for begin in range(0, len(data), ROWS_AT_ONCE):
         yield data[begin : begin + ROWS_AT_ONCE]
 
 
-def _metadata(record: RunRecord, name: str) -> dict[str, str]:
+def _parquet_metadata(record: RunRecord, name: str) -> dict[str, str]:
     """The key-value metadata of a channel's file: run, channel, quantity, unit, clock."""
     found = {"labctl.run": record.header.run_id, "labctl.channel": name}
     if name == HOST_CLOCK:

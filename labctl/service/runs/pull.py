@@ -70,7 +70,7 @@ def pull(
         work.mkdir(parents=True, exist_ok=True)
         bundle = fetch_file(place, entry, BUNDLE, work, progress)
         with tempfile.TemporaryDirectory(prefix="unpacked-", dir=work) as fresh:
-            run = _unpacked(bundle, Path(fresh), entry, place)
+            run = _unpacked_pulled_run(bundle, Path(fresh), entry, place)
             try:
                 run.rename(target)
             except OSError:
@@ -150,7 +150,7 @@ def fetch_file(
     return target
 
 
-def _unpacked(bundle: Path, folder: Path, entry: RunEntry, place: Place) -> Path:
+def _unpacked_pulled_run(bundle: Path, folder: Path, entry: RunEntry, place: Place) -> Path:
     """The run directory of a bundle, each file as its manifest says. Raises DamagedObject."""
     enough_room(bundle, folder)
     unpacked = unpack_bundle(bundle, folder)

@@ -95,18 +95,18 @@ def push(run: Path, place: Place, progress: Progress = lambda done, total: None)
     with tempfile.TemporaryDirectory(prefix="labctl-push-", ignore_cleanup_errors=True) as folder:
         staging = Path(folder)
         try:
-            with _unrecorded(path):
-                entry = _entry(path)
+            with _unrecorded_during_push(path):
+                entry = _entry_to_push(path)
                 there = newest_entry(place, path.name)
                 if _is_complete(place, there, entry):
                     assert there is not None
                     return Pushed(run, PushState.THERE, there, 0)
                 if there is not None:
                     _check_goes_on(place, path, entry, there)
-                files = _stage(path, staging)
-            entry = _described(entry, staging, files)
+                files = _stage_push_files(path, staging)
+            entry = _push_entry_with_files(entry, staging, files)
             sent = _send_all(place, entry, staging, progress)
-            return _enter(place, run, entry, there, sent)
+            return _enter_pushed_run(place, run, entry, there, sent)
         except OSError as error:
             where = error.filename or staging
             why = error.strerror or error
@@ -116,7 +116,7 @@ def push(run: Path, place: Place, progress: Progress = lambda done, total: None)
 
 
 @contextlib.contextmanager
-def _unrecorded(path: Path) -> Iterator[None]:
+def _unrecorded_during_push(path: Path) -> Iterator[None]:
     """Keep everybody from recording the run meanwhile. Raises LabctlError where a process does."""
     refusal = LabctlError(
         f"{path.name}: it is on, or another push has it: push it when that has ended"
@@ -133,7 +133,7 @@ def _unrecorded(path: Path) -> Iterator[None]:
         yield
 
 
-def _entry(path: Path) -> RunEntry:
+def _entry_to_push(path: Path) -> RunEntry:
     """What the store is to say of a run, as far as its record says it. Raises OSError."""
     size = (path / EVENTS_FILE).stat().st_size
     row = run_row(path)
@@ -164,7 +164,7 @@ def _is_complete(place: Place, there: RunEntry | None, entry: RunEntry) -> bool:
     )
 
 
-def _stage(path: Path, staging: Path) -> list[str]:
+def _stage_push_files(path: Path, staging: Path) -> list[str]:
     """Everything of a run that goes into the store as files in ``staging``; their names."""
     record = RunRecord(path)
     summary = summarise(record)
@@ -181,15 +181,15 @@ def _stage(path: Path, staging: Path) -> list[str]:
     return [BUNDLE, *(file.name for file in found if file.is_file())]
 
 
-def _described(entry: RunEntry, staging: Path, names: list[str]) -> RunEntry:
+def _push_entry_with_files(entry: RunEntry, staging: Path, names: list[str]) -> RunEntry:
     """The entry with its files, and the folder that their contents name."""
-    files = {name: _stored(staging / name, entry.part_bytes) for name in names}
+    files = {name: _file_to_push(staging / name, entry.part_bytes) for name in names}
     text = "".join(f"{file.sha256}  {name}\n" for name, file in sorted(files.items()))
     content = hashlib.sha256(text.encode()).hexdigest()[:16]
     return replace(entry, files=files, folder=f"{RUNS}/{entry.run}/{content}")
 
 
-def _stored(file: Path, part_bytes: int) -> StoredFile:
+def _file_to_push(file: Path, part_bytes: int) -> StoredFile:
     whole, parts, size = hashlib.sha256(), [], 0
     with file.open("rb") as stream:
         while data := stream.read(part_bytes):
@@ -241,7 +241,9 @@ def put_verified(place: Place, key: str, data: bytes) -> bool:
     )
 
 
-def _enter(place: Place, run: Path, entry: RunEntry, there: RunEntry | None, sent: int) -> Pushed:
+def _enter_pushed_run(
+    place: Place, run: Path, entry: RunEntry, there: RunEntry | None, sent: int
+) -> Pushed:
     """Write the run's entry, as the revision after what is there.
 
     Another machine may write one first: then that one is looked at. Raises StoreError.

@@ -48,14 +48,14 @@ def run_of_job(
         header = record.header
         if (header.job, header.rig_name, header.plan_name) != (job, rig_name, plan_name):
             continue
-        differs = _differs(record, plan_text)
+        differs = _run_of_job_differs(record, plan_text)
         if not differs:
             return RunOfJob(record)
         another = another or f"the run {run.name} of this job is another measurement: {differs}"
     return RunOfJob(None, another)
 
 
-def _differs(record: RunRecord, plan_text: str) -> str:
+def _run_of_job_differs(record: RunRecord, plan_text: str) -> str:
     """In what the plan of a record is another; empty: in nothing."""
     try:
         found = plan_differences(record, plan_text)

@@ -150,7 +150,7 @@ class RunView:
             found = file.stat()
             if abs(time.time() - found.st_mtime) > max(STALE_S, 3 * interval_s):
                 return None
-            readings = _last(file, READING, found.st_size, MOST_RECENT)
+            readings = _run_view_last_rows(file, READING, found.st_size, MOST_RECENT)
         except OSError:
             return None
         t_ns = np.ascontiguousarray(readings["t"])
@@ -163,7 +163,7 @@ class RunView:
         one, its last reading ``device_ns`` is of now."""
         clock = file.with_name(f"{file.name}.clock")
         with contextlib.suppress(OSError):
-            for pair in _last(clock, CLOCK_PAIR, clock.stat().st_size, 1):
+            for pair in _run_view_last_rows(clock, CLOCK_PAIR, clock.stat().st_size, 1):
                 if int(pair["device_ns"]) // EPOCH_NS == device_ns // EPOCH_NS:
                     return int(pair["host_ns"] - pair["round_trip_ns"] // 2 - pair["device_ns"])
         return self.now_ns() - device_ns
@@ -199,7 +199,9 @@ class RunView:
         return LiveRates(iops, bytes_per_s, waited / iops if iops and waited else None)
 
 
-def _last(file: Path, kind: np.dtype[np.void], size: int, most: int) -> NDArray[np.void]:
+def _run_view_last_rows(
+    file: Path, kind: np.dtype[np.void], size: int, most: int
+) -> NDArray[np.void]:
     count = size // kind.itemsize
     first = max(count - most, 0)
     return np.fromfile(file, kind, count - first, offset=first * kind.itemsize)

@@ -82,7 +82,7 @@ async def ship(
     """
     record = RunRecord(path)
     results = await asyncio.gather(
-        *(_to(record, sink, over, progress) for sink in sinks), return_exceptions=True
+        *(_ship_to_sink(record, sink, over, progress) for sink in sinks), return_exceptions=True
     )
     shipped = []
     for result in results:  # the others are sent although one sink cannot be opened
@@ -92,7 +92,7 @@ async def ship(
     return shipped
 
 
-async def _to(
+async def _ship_to_sink(
     record: RunRecord,
     sink: Sink,
     over: asyncio.Event | None,
@@ -103,7 +103,7 @@ async def _to(
     async with sink:
         follower = Follower(record.path, sink.cursor)
         if over is not None:
-            await _live(follower, sink, over)
+            await _ship_live(follower, sink, over)
         still_on = over is None and is_held(record.path)
         now = RunClock(record.anchor).now_ns
         while (part := follower.advance(now() if still_on else None)) is not None:
@@ -115,11 +115,11 @@ async def _to(
         return Shipped(record.path, sink.report(), complete, follower.problem)
 
 
-async def _live(follower: Follower, sink: Sink, over: asyncio.Event) -> None:
+async def _ship_live(follower: Follower, sink: Sink, over: asyncio.Event) -> None:
     clock = RunClock(follower.record.anchor)
     view = RunView(follower.record.path)
     rig = follower.header.rig_name
-    queue = await asyncio.to_thread(_queue)
+    queue = await asyncio.to_thread(_queue_while_shipping)
     next_heartbeat_s = 0.0
     ended_at: float | None = None
     while not over.is_set():
@@ -129,9 +129,11 @@ async def _live(follower: Follower, sink: Sink, over: asyncio.Event) -> None:
         if now >= next_heartbeat_s and not follower.ended:
             next_heartbeat_s = now + HEARTBEAT_EVERY_S
             state = "running" if follower.header.phases else "idle"  # an idle record has no phases
-            waiting = await asyncio.to_thread(_waiting, queue, rig)
+            waiting = await asyncio.to_thread(_shipped_queue_length, queue, rig)
             doing = _now_at_work(follower, view)
-            await sink.heartbeat(_heartbeat(follower, clock.now_ns(), state, waiting, doing))
+            await sink.heartbeat(
+                _shipping_heartbeat(follower, clock.now_ns(), state, waiting, doing)
+            )
         await sink.flush()
         if follower.ended:
             ended_at = ended_at or now
@@ -140,12 +142,12 @@ async def _live(follower: Follower, sink: Sink, over: asyncio.Event) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(POLL_S):
                 await over.wait()
-    waiting = await asyncio.to_thread(_waiting, queue, rig)
-    await sink.heartbeat(_heartbeat(follower, clock.now_ns(), "idle", waiting))
+    waiting = await asyncio.to_thread(_shipped_queue_length, queue, rig)
+    await sink.heartbeat(_shipping_heartbeat(follower, clock.now_ns(), "idle", waiting))
     await sink.drain()  # before results are computed, for which this loop stands still
 
 
-def _queue() -> Queue | None:
+def _queue_while_shipping() -> Queue | None:
     """The queue of this data directory; None where there is none."""
     home = find_home()
     try:
@@ -154,7 +156,7 @@ def _queue() -> Queue | None:
         return None
 
 
-def _waiting(queue: Queue | None, rig: str) -> int | None:
+def _shipped_queue_length(queue: Queue | None, rig: str) -> int | None:
     """How many jobs wait for a rig; None where that is not known."""
     try:
         jobs = [] if queue is None else queue.jobs()
@@ -163,7 +165,7 @@ def _waiting(queue: Queue | None, rig: str) -> int | None:
     return sum(job.rig == rig and job.state is JobState.QUEUED for job in jobs)
 
 
-def _heartbeat(
+def _shipping_heartbeat(
     follower: Follower,
     now_ns: int,
     state: str,

@@ -40,11 +40,13 @@ def check_stored(run: Path, place: Place) -> None:
     why_not = _why_not(run, entry, place)
     if entry is None or why_not:
         raise StoreError(f"{run.name}: {why_not}")
-    for _ in mapped(lambda one: _check(place, *one), _objects(entry), AT_ONCE):
+    for _ in mapped(
+        lambda one: _check_stored_copy_object(place, *one), _stored_copy_objects(entry), AT_ONCE
+    ):
         pass
 
 
-def _objects(entry: RunEntry) -> list[tuple[str, str]]:
+def _stored_copy_objects(entry: RunEntry) -> list[tuple[str, str]]:
     """Key and SHA-256 of every object of a run."""
     return [
         pair
@@ -53,6 +55,6 @@ def _objects(entry: RunEntry) -> list[tuple[str, str]]:
     ]
 
 
-def _check(place: Place, key: str, sha256: str) -> None:
+def _check_stored_copy_object(place: Place, key: str, sha256: str) -> None:
     if hashlib.sha256(place.get(key)).hexdigest() != sha256:
         raise StoreError(f"{place.address.of(key)}: is damaged: its SHA-256 is another")

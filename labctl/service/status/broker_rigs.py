@@ -63,21 +63,21 @@ class RemoteRig:
     @property
     def waiting(self) -> int:
         """How many jobs wait for it."""
-        return _integer(self.heartbeat, "queue_length")
+        return _broker_integer(self.heartbeat, "queue_length")
 
     @property
     def heartbeat_ns(self) -> int:
         """When it sent its last heartbeat, ns since the epoch by its own clock; 0: never."""
-        return _integer(self.heartbeat, "t_ns")
+        return _broker_integer(self.heartbeat, "t_ns")
 
     def now(self, name: str) -> float | None:
         """A number of its last heartbeat."""
-        return _number(self.heartbeat, name)
+        return _broker_number(self.heartbeat, name)
 
     @property
     def heard_now(self) -> bool:
         """Whether live values of it have just come, whatever its clock says."""
-        return bool(_fresh(self.power) or _fresh(self.temperature))
+        return bool(_fresh_broker_values(self.power) or _fresh_broker_values(self.temperature))
 
     @property
     def last_outcome(self) -> tuple[str, str]:
@@ -88,40 +88,40 @@ class RemoteRig:
     @property
     def phase_number(self) -> tuple[int, int] | None:
         """The number of its phase, counted from 1, and of how many; None where that is unknown."""
-        phases = _integer(self.phase, "phases")
-        return (_integer(self.phase, "index") + 1, phases) if phases else None
+        phases = _broker_integer(self.phase, "phases")
+        return (_broker_integer(self.phase, "index") + 1, phases) if phases else None
 
     @property
     def last_run_ended_ns(self) -> int:
         """When its last run ended, ns since the epoch; 0: not known."""
-        return _integer(self.last_run or self.state, "t_ns")
+        return _broker_integer(self.last_run or self.state, "t_ns")
 
     def view(self) -> View:
         """The values as for a run on this machine, as far as the topics carry them."""
         phase = self._phase()
         rails = {
-            name: LiveRail(*(_number(fields, key) for key in ("volts", "amps", "watts")))
-            for name, fields in _fresh(self.power).items()
+            name: LiveRail(*(_broker_number(fields, key) for key in ("volts", "amps", "watts")))
+            for name, fields in _fresh_broker_values(self.power).items()
         }
         celsius = {
             name: value
-            for name, fields in _fresh(self.temperature).items()
-            if (value := _number(fields, "celsius")) is not None
+            for name, fields in _fresh_broker_values(self.temperature).items()
+            if (value := _broker_number(fields, "celsius")) is not None
         }
-        io = _fresh(self.io).values()
+        io = _fresh_broker_values(self.io).values()
         rates = None
         if io:
             rates = LiveRates(
-                iops=sum(_number(fields, "iops") or 0.0 for fields in io),
-                bytes_per_s=sum(_number(fields, "bytes_per_s") or 0.0 for fields in io),
+                iops=sum(_broker_number(fields, "iops") or 0.0 for fields in io),
+                bytes_per_s=sum(_broker_number(fields, "bytes_per_s") or 0.0 for fields in io),
                 latency_mean_us=None,
             )
         meters_ok = self.heartbeat.get("meters_ok")
         states = {} if meters_ok is None else {"meters": State.READING if meters_ok else State.LOST}
         return View(
             phase=phase,
-            phase_begin_ns=_integer(self.phase, "t_ns"),
-            phases_total=_integer(self.phase, "phases"),
+            phase_begin_ns=_broker_integer(self.phase, "t_ns"),
+            phases_total=_broker_integer(self.phase, "phases"),
             rails=rails,
             celsius=celsius,
             rates=rates,
@@ -134,15 +134,15 @@ class RemoteRig:
         patterns = {one.value: one for one in Pattern}
         roles = {one.value: one for one in Role}
         return Phase(
-            index=_integer(self.phase, "index"),
+            index=_broker_integer(self.phase, "index"),
             role=roles.get(str(self.phase.get("role")), Role.MEASURE),
             sweep="",
             pattern=patterns.get(str(self.phase.get("pattern")), Pattern.IDLE),
             duration_s=0.0,
-            block_size_bytes=_integer(self.phase, "block_size_bytes"),
-            queue_depth=_integer(self.phase, "queue_depth"),
-            jobs=_integer(self.phase, "jobs"),
-            read_pct=_integer(self.phase, "read_pct"),
+            block_size_bytes=_broker_integer(self.phase, "block_size_bytes"),
+            queue_depth=_broker_integer(self.phase, "queue_depth"),
+            jobs=_broker_integer(self.phase, "jobs"),
+            read_pct=_broker_integer(self.phase, "read_pct"),
         )
 
 
@@ -186,7 +186,7 @@ class RemoteRigs:
             except (ValueError, RecursionError):
                 return
             if isinstance(fields, dict):
-                _update(rig, kind, printable(unquote(name)), _plain_values(fields))
+                _update_broker_rig(rig, kind, printable(unquote(name)), _plain_values(fields))
 
 
 class BrokerListener:
@@ -248,7 +248,7 @@ class BrokerListener:
         await publisher.stop()
 
 
-def _update(rig: RemoteRig, kind: str, name: str, fields: dict[str, Any]) -> None:
+def _update_broker_rig(rig: RemoteRig, kind: str, name: str, fields: dict[str, Any]) -> None:
     now = time.monotonic()
     match kind:
         case "state":
@@ -273,12 +273,14 @@ def _plain_values(fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fresh(values: dict[str, tuple[float, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+def _fresh_broker_values(
+    values: dict[str, tuple[float, dict[str, Any]]],
+) -> dict[str, dict[str, Any]]:
     now = time.monotonic()
     return {name: fields for name, (at, fields) in values.items() if now - at < VALUE_VALID_S}
 
 
-def _number(fields: dict[str, Any], key: str) -> float | None:
+def _broker_number(fields: dict[str, Any], key: str) -> float | None:
     value = fields.get(key)
     if (
         not isinstance(value, int | float)
@@ -289,7 +291,7 @@ def _number(fields: dict[str, Any], key: str) -> float | None:
     return float(value)
 
 
-def _integer(fields: dict[str, Any], key: str) -> int:
+def _broker_integer(fields: dict[str, Any], key: str) -> int:
     value = fields.get(key)
     most = 1 << 62 if key == "t_ns" else NS_PER_S
     return value if isinstance(value, int) and 0 <= value <= most else 0

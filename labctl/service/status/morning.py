@@ -61,7 +61,7 @@ class Morning:
 def morning(jobs: Sequence[Job], runs: Path, since_s: float) -> Morning:
     """What the jobs did that ended, or went on, since then."""
     reports = [
-        _report(job, runs)
+        _morning_job_report(job, runs)
         for job in sorted(jobs, key=lambda job: job.attempts[-1].begun_s if job.attempts else 0.0)
         if job.last is not None and (job.last.ended_s is None or job.last.ended_s >= since_s)
     ]
@@ -111,7 +111,7 @@ def _job_lines(job: JobReport) -> list[str]:
     return out
 
 
-def _report(job: Job, runs: Path) -> JobReport:
+def _morning_job_report(job: Job, runs: Path) -> JobReport:
     last = job.last
     assert last is not None
     report: dict[str, Any] = {
@@ -136,19 +136,19 @@ def _report(job: Job, runs: Path) -> JobReport:
     if last.run is not None:
         path = run_directory(runs, last.run)
         try:
-            report |= _found(_summary(path), look_at)
+            report |= _morning_findings(_morning_run_summary(path), look_at)
         except (OSError, *UNREADABLE):
             look_at.append(f"it has no usable summary: labctl report {path}")
     return JobReport(**report, look_at=tuple(look_at))
 
 
-def _summary(run: Path) -> dict[str, Any]:
+def _morning_run_summary(run: Path) -> dict[str, Any]:
     """A run's summary.json. Raises OSError, ValueError, RecursionError."""
     found: dict[str, Any] = parse_json(read_small(run / SUMMARY_FILE, MOST_SUMMARY_BYTES))
     return found
 
 
-def _found(summary: dict[str, Any], look_at: list[str]) -> dict[str, Any]:
+def _morning_findings(summary: dict[str, Any], look_at: list[str]) -> dict[str, Any]:
     """The headline of a summary; its problems go into ``look_at``.
 
     Raises KeyError, TypeError, ValueError, AttributeError when it is damaged.

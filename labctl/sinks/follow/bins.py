@@ -297,19 +297,23 @@ class RailStream(BinStream):
         watts: Floats,
     ) -> list[PointSeries]:
         found = []
-        t, values = _inside(*volts, span)
+        t, values = _inside_bins(*volts, span)
         if len(t) and self._drop_ohm and len(amps[0]):
             values = values - self._drop_ohm * np.interp(t, *amps)
         if len(t):
             found.append(
                 PointSeries(
-                    "power", self.tags, _distinct(begin_ns, t), {"volts": values}, self._constants
+                    "power",
+                    self.tags,
+                    _distinct_bin_times(begin_ns, t),
+                    {"volts": values},
+                    self._constants,
                 )
             )
-        t, values = _inside(*amps, span)
+        t, values = _inside_bins(*amps, span)
         if len(t):
             at = np.full(len(t), np.nan)
-            t_watts, watts = _inside(t_watts, watts, span)
+            t_watts, watts = _inside_bins(t_watts, watts, span)
             place = np.searchsorted(t, t_watts)
             at[place] = watts
             columns = {
@@ -319,7 +323,7 @@ class RailStream(BinStream):
                 "watts_max": at,
                 "n": np.isfinite(at).astype(np.int64),
             }
-            found.append(PointSeries("power", self.tags, _distinct(begin_ns, t), columns))
+            found.append(PointSeries("power", self.tags, _distinct_bin_times(begin_ns, t), columns))
         return found
 
 
@@ -342,12 +346,12 @@ def unbridged(t_volts: Floats, nominal_ns: float) -> NDArray[np.bool_]:
     return long
 
 
-def _inside(t: Floats, values: Floats, span: float) -> tuple[Floats, Floats]:
+def _inside_bins(t: Floats, values: Floats, span: float) -> tuple[Floats, Floats]:
     low, high = np.searchsorted(t, [0.0, span])
     return t[low:high], values[low:high]
 
 
-def _distinct(begin_ns: int, t: Floats) -> Ints:
+def _distinct_bin_times(begin_ns: int, t: Floats) -> Ints:
     """Times, none twice: a point of the same time would replace the one before."""
     times = t.astype(np.int64)
     steps = np.arange(len(times))
@@ -379,8 +383,8 @@ class ChannelStream(BinStream):
         t = (t_ns - begin_ns).astype(np.float64)
         span = float(end_ns - begin_ns)
         if self._every_reading:
-            t, values = _inside(t, values, span)
-            times = _distinct(begin_ns, t)
+            t, values = _inside_bins(t, values, span)
+            times = _distinct_bin_times(begin_ns, t)
         else:
             edges = np.arange(0.0, span + 0.5 * self._bin_ns, self._bin_ns)
             means = _means(t, values, edges)

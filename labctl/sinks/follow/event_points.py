@@ -80,43 +80,51 @@ def _title_and_text(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str
     reason = str(data.get("reason") or "")
     match event.kind:
         case EventKind.RUN_STARTED:
-            scale = _number(data.get("scale"))
+            scale = _event_number(data.get("scale"))
             return "run started", "" if scale is None else f"at scale {scale:g} of the plan", None
         case EventKind.RUN_RESUMED:
-            return "run resumed", "it had been cut off", _number(data.get("gap_s"))
+            return "run resumed", "it had been cut off", _event_number(data.get("gap_s"))
         case EventKind.RUN_ENDED:
             return f"run {data.get('outcome', 'ended')}", reason, None
         case EventKind.PHASE_STARTED:
             return _phase_title(data, phases), "", None
         case EventKind.PHASE_ENDED:
             title = f"{_phase_title(data, phases)} {data.get('outcome', 'ended')}"
-            return title, reason, _seconds(data)
+            return title, reason, _event_seconds(data)
         case EventKind.MARK:
             return str(data.get("text") or "mark"), "", None
         case EventKind.INSTRUMENT_LOST:
             return f"meter lost: {data.get('instrument')}", reason, None
         case EventKind.INSTRUMENT_BACK:
-            return f"meter back: {data.get('instrument')}", "", _number(data.get("gap_s"))
+            return f"meter back: {data.get('instrument')}", "", _event_number(data.get("gap_s"))
         case EventKind.STATUS_BEGAN | EventKind.STATUS:
             title = f"{data.get('channel')}: {data.get('status')}"
-            return title, str(data.get("detail") or ""), _seconds(data)
+            return title, str(data.get("detail") or ""), _event_seconds(data)
         case EventKind.WALL_CLOCK_STEP:
             return "wall clock stepped", f"by {data.get('seconds')} s", None
         case EventKind.HELD_UP:
-            return "labctl stood still", "", _number(data.get("seconds"))
+            return "labctl stood still", "", _event_number(data.get("seconds"))
         case EventKind.DRIVE_STATE:
             return f"drive{_drive_name(data)} asked {data.get('when')} the run", "", None
         case EventKind.DRIVE_COUNTERS:
-            return f"the drive{_drive_name(data)}'s thermal counters moved", _moved(data), None
+            return (
+                f"the drive{_drive_name(data)}'s thermal counters moved",
+                _event_moved_counters(data),
+                None,
+            )
         case EventKind.DRIVE_SILENT:
             return f"the drive{_drive_name(data)} does not tell its SMART", reason, None
         case EventKind.DRIVE_BACK:
             title = f"the drive{_drive_name(data)} tells its SMART again"
-            return title, "", _number(data.get("gap_s"))
-    return event.kind.replace("_", " "), _plain(data), _number(data.get("duration_s"))
+            return title, "", _event_number(data.get("gap_s"))
+    return (
+        event.kind.replace("_", " "),
+        _plain_event_text(data),
+        _event_number(data.get("duration_s")),
+    )
 
 
-def _moved(data: Mapping[str, Any]) -> str:
+def _event_moved_counters(data: Mapping[str, Any]) -> str:
     moved = data.get("moved")
     pairs = moved.items() if isinstance(moved, dict) else ()
     return ", ".join(
@@ -126,7 +134,7 @@ def _moved(data: Mapping[str, Any]) -> str:
     )
 
 
-def _plain(data: Mapping[str, Any]) -> str:
+def _plain_event_text(data: Mapping[str, Any]) -> str:
     text = data.get("text") or data.get("message") or data.get("reason")
     if isinstance(text, str):
         return text
@@ -141,14 +149,14 @@ def _phase_title(data: Mapping[str, Any], phases: Mapping[int, Phase]) -> str:
     return f"phase {phase.index + 1}/{len(phases)} {phase.label}"
 
 
-def _seconds(data: Mapping[str, Any]) -> float | None:
+def _event_seconds(data: Mapping[str, Any]) -> float | None:
     begin, end = data.get("begin_ns"), data.get("end_ns")
     if not isinstance(begin, int) or not isinstance(end, int):
         return None
     return (end - begin) / NS_PER_S
 
 
-def _number(value: object) -> float | None:
+def _event_number(value: object) -> float | None:
     return float(value) if is_number(value) else None
 
 

@@ -338,7 +338,7 @@ class Follower:
                 self.result_text = result_text(result, point) or self.result_text
             yield point
         points = [self._throttle_point(interval) for interval in throttling]
-        sent = {*self._cursor.throttling, *map(_identity, points)}
+        sent = {*self._cursor.throttling, *map(_followed_point_identity, points)}
         self._cursor = replace(self._cursor, throttling=tuple(sorted(sent)))
         yield from points
 
@@ -371,7 +371,7 @@ class Follower:
             if event.kind == EventKind.PHASE_STARTED and event.t_ns not in with_result:
                 phases += self._phase_points(event)
         true = [self._throttle_point(interval) for interval in summary.throttling]
-        withdrawn = sorted(set(self._cursor.throttling) - set(map(_identity, true)))
+        withdrawn = sorted(set(self._cursor.throttling) - set(map(_followed_point_identity, true)))
         marked = (withdrawn_point(*sent, self.tags) for sent in withdrawn)
         self._cursor = replace(self._cursor, summarised=size, throttling=())
         times = [point.t_ns for point in phases]
@@ -393,7 +393,7 @@ class Follower:
         )
 
 
-def _identity(point: Point) -> tuple[int, str]:
+def _followed_point_identity(point: Point) -> tuple[int, str]:
     """Begin and severity, which identify the point of a throttle interval."""
     return point.t_ns, point.tags["severity"]
 

@@ -93,8 +93,10 @@ class GrowingChannel:
         """Take in what was recorded since the last call."""
         # the size of the pairs is not read after that of the readings: no reading lacks its pairs
         device = self.info.clock == "device"
-        pairs_size = _size(self._file.with_name(f"{self.info.name}.clock")) if device else 0
-        sizes = (_size(self._file), pairs_size)
+        pairs_size = (
+            _growing_channel_size(self._file.with_name(f"{self.info.name}.clock")) if device else 0
+        )
+        sizes = (_growing_channel_size(self._file), pairs_size)
         if sizes == self._sizes:
             return
         self._sizes = sizes
@@ -207,7 +209,7 @@ class GrowingChannel:
             session.series.release_pages()
 
 
-def _size(path: Path) -> int:
+def _growing_channel_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:

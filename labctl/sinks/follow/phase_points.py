@@ -117,7 +117,7 @@ def result_point(
     if result.cpu is not None:
         fields["cpu_busy_cores"] = result.cpu.busy_cores
         fields["cpu_busiest_pct"] = result.cpu.busiest[1]
-    fields |= _latencies(result) | _texts(result)
+    fields |= _phase_point_latencies(result) | _phase_point_texts(result)
     return Point("phase", _part_tags(tags, part), t_ns, fields)
 
 
@@ -165,7 +165,7 @@ _MARKS = {THROTTLED: ("▼ ", " throttled"), OPEN: ("? ", " throttled?")}
 """Before the watts over a bar and behind the name under it, by verdict."""
 
 
-def _texts(result: PhaseResult) -> dict[str, Value]:
+def _phase_point_texts(result: PhaseResult) -> dict[str, Value]:
     """What stands over and under the bar of a phase: a sum without one of its rails is no total,
     and whoever sees the watts sees whether they are those of a drive that throttled."""
     verdict = "" if result.throttling is None else result.throttling.verdict
@@ -190,7 +190,7 @@ def _with_u(name: str, estimate: Estimate | None) -> dict[str, Value]:
     return fields
 
 
-def _latencies(result: PhaseResult) -> dict[str, Value]:
+def _phase_point_latencies(result: PhaseResult) -> dict[str, Value]:
     """Of each direction, and of the phase where that is defined: a percentile over both
     directions does not follow from the percentiles of each."""
     sides = dict(zip(DIRECTIONS, (result.read, result.write), strict=True))

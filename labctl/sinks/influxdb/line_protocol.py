@@ -45,7 +45,7 @@ def quoted_text(text: str) -> str:
     return f'"{_QUOTED.sub(_BACKSLASH, shortened(plain))}"'
 
 
-def _head(measurement: str, tags: Mapping[str, str]) -> str:
+def _line_protocol_head(measurement: str, tags: Mapping[str, str]) -> str:
     parts = [measurement]
     for key in sorted(tags):
         value = escaped_name(tags[key])
@@ -78,20 +78,20 @@ def line(point: Point) -> str | None:
             fields.append(f"{escaped_name(name)}={text}")
     if not fields:
         return None
-    return f"{_head(point.measurement, point.tags)} {','.join(fields)} {point.t_ns}"
+    return f"{_line_protocol_head(point.measurement, point.tags)} {','.join(fields)} {point.t_ns}"
 
 
 def lines(series: PointSeries) -> list[str]:
     """The lines of many points of one series; points without any known field have none."""
     schema = SCHEMA[series.measurement]
     kinds = {name: schema.kind_of(name) for name in series.columns}
-    head = f"{_head(series.measurement, series.tags)} "
+    head = f"{_line_protocol_head(series.measurement, series.tags)} "
     for name, value in series.constants.items():
         text = _field(schema.kind_of(name), value)
         head += f"{escaped_name(name)}={text}," if text is not None else ""
     known = np.array([np.isfinite(column) for column in series.columns.values()])
     if known.all():
-        return _rows(head, kinds, series.t_ns, series.columns)
+        return _line_protocol_rows(head, kinds, series.t_ns, series.columns)
     found: list[str] = []
     patterns, which = np.unique(known, axis=1, return_inverse=True)
     for number, pattern in enumerate(patterns.T):
@@ -101,11 +101,11 @@ def lines(series: PointSeries) -> list[str]:
             for (name, column), there in zip(series.columns.items(), pattern, strict=True)
             if there
         }
-        found += _rows(head, kinds, series.t_ns[rows], columns)
+        found += _line_protocol_rows(head, kinds, series.t_ns[rows], columns)
     return found
 
 
-def _rows(
+def _line_protocol_rows(
     head: str,
     kinds: Mapping[str, FieldKind],
     t_ns: Ints,
@@ -119,13 +119,13 @@ def _rows(
         integer = kinds[name] is FieldKind.INTEGER
         parts.append(f"{escaped_name(name)}=%s{'i' if integer else ''}".replace("%s", "\0"))
         if id(column) not in made:  # the same array under two names is written out once
-            made[id(column)] = list(_texts(column, integer))
+            made[id(column)] = list(_line_protocol_texts(column, integer))
         texts.append(made[id(column)])
     plain = f"{head}{','.join(parts)} \0".replace("%", "%%").replace("\0", "%s")
     return [plain % row for row in zip(*texts, t_ns.tolist(), strict=True)]
 
 
-def _texts(column: Floats | Ints, integer: bool) -> Iterable[str]:
+def _line_protocol_texts(column: Floats | Ints, integer: bool) -> Iterable[str]:
     write: Callable[[object], str] = repr
     if integer:
         return map(write, column.astype(np.int64).tolist())

@@ -149,7 +149,7 @@ class RunStore:
             words = str(error) or type(error).__name__
             raise LabctlError(f"InfluxDB {where} cannot be asked: {words}") from error
         try:
-            return _rows(json.loads(text))
+            return _stored_run_rows(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             words = " ".join(text[:300].decode("utf-8", "replace").split())
             raise LabctlError(f"InfluxDB {where} answers {status}: {words}") from error
@@ -160,7 +160,7 @@ class RunStore:
         return ssl.create_default_context(cafile=Path(self._settings.ca_file).expanduser())
 
 
-def _rows(answer: Any) -> list[tuple[dict[str, str], list[Any]]]:
+def _stored_run_rows(answer: Any) -> list[tuple[dict[str, str], list[Any]]]:
     """Raises KeyError, TypeError, ValueError, AttributeError when this is no good answer."""
     found = []
     for result in answer["results"]:

@@ -255,7 +255,9 @@ class InfluxWriter:
         except TimeoutError:
             return _Answer(_Verdict.AWAY, f"no answer within {self._pace.answer_s:.0f} s")
         except (aiohttp.ClientError, OSError) as error:
-            return _Answer(_Verdict.AWAY, _shortened(str(error) or type(error).__name__))
+            return _Answer(
+                _Verdict.AWAY, _shortened_write_error(str(error) or type(error).__name__)
+            )
 
     async def _renew_token(self) -> None:
         """Read the token again after a refusal: a corrected one is used at the next attempt."""
@@ -275,7 +277,7 @@ class InfluxWriter:
 
     def _answer_of(self, error: ApiException) -> _Answer:
         status = int(error.status or 0)
-        reason = _reason(error)
+        reason = _write_error_reason(error)
         shown = f"{status} {reason}".strip()
         if status == 413:
             return _Answer(_Verdict.TOO_LARGE, shown)
@@ -327,7 +329,7 @@ class InfluxWriter:
     def _reject(self, part: Sequence[str], reason: str) -> None:
         first = not self.rejected
         self.rejected += len(part)
-        text = "".join(f"# {_shortened(reason)}\n{line}\n" for line in part)
+        text = "".join(f"# {_shortened_write_error(reason)}\n{line}\n" for line in part)
         try:
             with self._rejects.open("a", encoding="utf-8") as file:
                 file.write(text)
@@ -336,7 +338,7 @@ class InfluxWriter:
         if first:
             self._report_line(
                 f"InfluxDB {self._settings.destination} will not take some lines, they are in "
-                f"{self._rejects}: {_shortened(reason)}"
+                f"{self._rejects}: {_shortened_write_error(reason)}"
             )
 
 
@@ -352,7 +354,7 @@ def _all_dropped(answer: _Answer, count: int) -> bool:
     return answer.verdict is _Verdict.LINES and any(int(number) == count for number in found)
 
 
-def _reason(error: ApiException) -> str:
+def _write_error_reason(error: ApiException) -> str:
     """The server's error text, on one line, shortened."""
     body = getattr(error, "body", None) or b""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
@@ -362,10 +364,10 @@ def _reason(error: ApiException) -> str:
         data = None
     if isinstance(data, dict):
         text = str(data.get("message") or data.get("error") or text)
-    return _shortened(text or str(error.reason or ""))
+    return _shortened_write_error(text or str(error.reason or ""))
 
 
-def _shortened(text: str) -> str:
+def _shortened_write_error(text: str) -> str:
     plain = " ".join(text.split())
     if len(plain) <= LONGEST_REASON:
         return plain

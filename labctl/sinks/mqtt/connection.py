@@ -91,7 +91,7 @@ async def client_for(
     settings: MqttSettings, identifier: str, answer_s: float, will: Message | None = None
 ) -> aiomqtt.Client:
     """A client that is not connected yet. Raises OSError, UnicodeDecodeError (files)."""
-    password, context = await asyncio.to_thread(_credentials, settings)
+    password, context = await asyncio.to_thread(_connection_credentials, settings)
     last = None if will is None else aiomqtt.Will(will.topic, will.payload, will.qos, will.retain)
     client = _Client(
         settings.host,
@@ -111,7 +111,7 @@ async def client_for(
     return client
 
 
-def _credentials(settings: MqttSettings) -> tuple[str, ssl.SSLContext | None]:
+def _connection_credentials(settings: MqttSettings) -> tuple[str, ssl.SSLContext | None]:
     return settings.password(), settings.tls_context()
 
 

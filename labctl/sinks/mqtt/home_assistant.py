@@ -93,7 +93,7 @@ def _entities(
                 f"{identifier(rail.name)}_{field}",
                 f"{rail.name} {field}",
                 ("power", rail.name),
-                _template(field),
+                _home_assistant_template(field),
                 device_class=device_class,
                 unit_of_measurement=unit,
                 suggested_display_precision=decimals,
@@ -104,7 +104,7 @@ def _entities(
             f"{identifier(sensor)}_celsius",
             f"{sensor} temperature",
             ("temperature", sensor),
-            _template("celsius"),
+            _home_assistant_template("celsius"),
             device_class="temperature",
             unit_of_measurement="°C",
             suggested_display_precision=1,
@@ -114,7 +114,7 @@ def _entities(
         "state",
         "state",
         ("state",),
-        _template("state"),
+        _home_assistant_template("state"),
         json_attributes_topic=topic_name(base, "state"),
         icon="mdi:test-tube",
     )
@@ -129,7 +129,7 @@ def _entities(
         "heartbeat",
         "last heartbeat",
         ("heartbeat",),
-        _template("time"),
+        _home_assistant_template("time"),
         device_class="timestamp",
         entity_category="diagnostic",
     )
@@ -143,5 +143,5 @@ def _entities(
     )
 
 
-def _template(field: str) -> str:
+def _home_assistant_template(field: str) -> str:
     return f"{{{{ value_json.{field} | default('None') }}}}"

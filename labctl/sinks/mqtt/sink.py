@@ -174,7 +174,7 @@ class MqttSink:
     def _show_state(self, t_ns: int, state: str) -> None:
         """Publish the state of the rig, where it changed."""
         end = None if state == RUNNING else RunRecord(self._run).end
-        outcome, reason = _outcome(end)
+        outcome, reason = _mqtt_sink_outcome(end)
         if (state, outcome) != self._state:
             self._state = (state, outcome)
             self._show(t_ns, self._messages.state(t_ns, state, outcome, reason))
@@ -182,7 +182,7 @@ class MqttSink:
     def _show_last_run(self, t_ns: int) -> None:
         """Publish how the run ended. A record of meters while nothing ran is no run."""
         if self._header.phases:
-            outcome = _outcome(RunRecord(self._run).end)
+            outcome = _mqtt_sink_outcome(RunRecord(self._run).end)
             self._show(t_ns, self._messages.last_run(t_ns, *outcome))
 
     def _follow(self, kind: str, t_ns: int) -> None:
@@ -250,7 +250,7 @@ class MqttSink:
             self._file.keep(self._marks.popleft()[1])
 
 
-def _outcome(end: Event | None) -> tuple[str | None, str | None]:
+def _mqtt_sink_outcome(end: Event | None) -> tuple[str | None, str | None]:
     if end is None:
         return None, None
     return str(end.data.get("outcome") or ""), str(end.data.get("reason") or "")

@@ -51,7 +51,7 @@ class Topic:
         return kind_in(self.fields, self.families, name)
 
 
-def _of(measurement: str) -> dict[str, type]:
+def _topic_fields(measurement: str) -> dict[str, type]:
     return {name: _TYPES[kind] for name, kind in SCHEMA[measurement].fields.items()}
 
 
@@ -82,7 +82,7 @@ _PHASE: Mapping[str, type] = {
 DATABASE_ONLY = ("qd", "throttling_why", "watts_text", "bar_label", "bar_text")
 """Fields of a phase for queries and screens; a message has what they are made of."""
 
-_RESULT = {name: kind for name, kind in _of("phase").items() if name not in DATABASE_ONLY}
+_RESULT = {name: kind for name, kind in _topic_fields("phase").items() if name not in DATABASE_ONLY}
 _RESULT_FAMILIES = {name: _TYPES[kind] for name, kind in SCHEMA["phase"].families.items()}
 
 TOPICS: Mapping[str, Topic] = {
@@ -102,15 +102,20 @@ TOPICS: Mapping[str, Topic] = {
     "heartbeat": Topic("heartbeat", qos=0, retained=True, fields={**_COMMON, **_RIG}),
     "phase": Topic("phase", qos=1, retained=True, fields={**_COMMON, "active": bool, **_PHASE}),
     "power": Topic(
-        "power/<rail>", qos=0, retained=False, fields={**_COMMON, "rail": str, **_of("power")}
+        "power/<rail>",
+        qos=0,
+        retained=False,
+        fields={**_COMMON, "rail": str, **_topic_fields("power")},
     ),
     "temperature": Topic(
         "temperature/<sensor>",
         qos=0,
         retained=False,
-        fields={**_COMMON, "sensor": str, **_of("temperature")},
+        fields={**_COMMON, "sensor": str, **_topic_fields("temperature")},
     ),
-    "io": Topic("io/<op>", qos=0, retained=False, fields={**_COMMON, "op": str, **_of("io")}),
+    "io": Topic(
+        "io/<op>", qos=0, retained=False, fields={**_COMMON, "op": str, **_topic_fields("io")}
+    ),
     "result": Topic(
         "result",
         qos=1,
@@ -122,7 +127,7 @@ TOPICS: Mapping[str, Topic] = {
         "drive/<name>/io/<op>",
         qos=0,
         retained=False,
-        fields={**_COMMON, "name": str, "op": str, **_of("io")},
+        fields={**_COMMON, "name": str, "op": str, **_topic_fields("io")},
     ),
     "drive_result": Topic(
         "drive/<name>/result",
@@ -135,7 +140,7 @@ TOPICS: Mapping[str, Topic] = {
         "event/<kind>",
         qos=1,
         retained=False,
-        fields={**_COMMON, "id": str, "kind": str, "severity": str, **_of("event")},
+        fields={**_COMMON, "id": str, "kind": str, "severity": str, **_topic_fields("event")},
     ),
 }
 

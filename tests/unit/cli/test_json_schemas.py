@@ -17,7 +17,7 @@ from labctl.capture.drive.discard_support import Discard, Promise
 from labctl.capture.drive.trim_check import Contents, Extent, TrimCheck, TrimVerdict
 from labctl.cli.commands import COMMANDS
 from labctl.cli.main import app
-from labctl.cli.servers.ship import _json as shipped_json
+from labctl.cli.servers.ship import _ship_report_json as shipped_json
 from labctl.cli.terminal.schemas import FOLDER
 from labctl.config.calibration_file import Calibration, calibration_file, save_calibration
 from labctl.config.rig import load_rig

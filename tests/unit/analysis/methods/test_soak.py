@@ -85,7 +85,7 @@ duration_s = 60
     still_hot = replace(still_hot, iops=0.4 * (hot.iops or 0.0))
     cool = replace(cool, iops=hot.iops)
     celsius = np.array([70.0, 44.0])
-    monkeypatch.setattr(soak, "_temperature", lambda *_: ("drive", celsius, celsius))
+    monkeypatch.setattr(soak, "_soak_temperature", lambda *_: ("drive", celsius, celsius))
     record: Any = None
     found = soak._recovery(record, [still_hot, waited, cool], hot, None)
     assert found is not None and found.reached

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.report.pages.chart_library import _kept, chart_library
+from labctl.report.pages.chart_library import _kept_chart_library, chart_library
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_it_is_made_once_kept_private_and_made_anew_when_damaged(tmp_path: Path)
     truncated(file)
     chart_library.cache_clear()
     assert chart_library() == made
-    assert files(tmp_path) == [file] and _kept(file) == made
+    assert files(tmp_path) == [file] and _kept_chart_library(file) == made
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_what_cannot_be_trusted_is_not_taken(
     file = tmp_path / "kept.js"
     file.touch(mode=0o600)
     file.write_bytes(hashlib.sha256(b"a script").hexdigest().encode() + b"\na script")
-    assert _kept(file) == "a script"
+    assert _kept_chart_library(file) == "a script"
     damage(file)
-    assert _kept(file) is None
+    assert _kept_chart_library(file) is None
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:

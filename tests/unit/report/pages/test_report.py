@@ -14,7 +14,7 @@ import pytest
 
 from labctl.analysis.results import RunSummary
 from labctl.record.reader import RunRecord
-from labctl.report.pages.report import _files, report_page
+from labctl.report.pages.report import _files_shown_in_report, report_page
 from labctl.report.pages.report_files import write_report
 from tests.unit.report.charts.test_sweeps import with_failures
 from tests.unit.report_sample import HOSTILE, plan, qd_sweep, record_of, summary_of, throttled
@@ -207,4 +207,4 @@ def test_a_run_without_phases_has_a_page(tmp_path: Path) -> None:
 def test_what_the_report_makes_is_no_part_of_the_record(tmp_path: Path) -> None:
     for name in ("points.csv", "phases.csv", "report.html", "events.jsonl"):
         (tmp_path / name).write_text("x")
-    assert _files(tmp_path) == [("events.jsonl", 1)]
+    assert _files_shown_in_report(tmp_path) == [("events.jsonl", 1)]
