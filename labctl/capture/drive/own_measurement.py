@@ -27,6 +27,10 @@ _MOST_MINUTES = 0xFFFF
 _GENERATIONS = 256
 _SPARE_S = 300.0
 """A phase may take longer than planned: a drive that is slow, a host that is away."""
+SOMEBODY_ELSES = (
+    "somebody else has the drive measure its power: that is left alone, and not set against the "
+    "meters"
+)
 
 
 class OwnMeasurement:
@@ -57,6 +61,7 @@ class OwnMeasurement:
         """Measure from now on; whether the drive does. Blocks until the tool has ended."""
         found = self._read()
         if found is None or (found.is_on and not self._began(found)):
+            self.problem = self.problem or SOMEBODY_ELSES
             self._is_ours = False
             return False
         if found.is_on:  # else a kill between mark and start would leave it without a mark
@@ -82,9 +87,10 @@ class OwnMeasurement:
     def read(self) -> PowerMeasurement | None:
         """What it has measured since it began, if nobody else began another since then."""
         found = self._read() if self._is_ours else None
-        if found is None or not self._began(found) or not found.intervals:
+        if found is not None and not self._began(found):
+            self.problem = SOMEBODY_ELSES
             return None
-        return found
+        return found if found is not None and found.intervals else None
 
     def end(self) -> None:
         """Measure no longer, as before the run."""

@@ -15,7 +15,7 @@ from instruments.simulated.drive.model import DriveModel
 from instruments.simulated.drive.parameters import load
 from labctl.capture.drive.changed_settings import POWER_MEASUREMENT, Changed, left_changed
 from labctl.capture.drive.control import DriveControl
-from labctl.capture.drive.own_measurement import OwnMeasurement
+from labctl.capture.drive.own_measurement import SOMEBODY_ELSES, OwnMeasurement
 from labctl.capture.drive.smart_watch import DriveWatch
 from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.nvme_pages import parse_power_measurement
@@ -117,12 +117,14 @@ def test_a_measurement_of_somebody_else_is_left_alone() -> None:
     drive = Drive(is_on=True)
     own = OwnMeasurement(drive, STATE, 60.0)
     assert not own.begin()
+    assert own.problem == SOMEBODY_ELSES
     own.end()
     assert drive.values == []
     drive.is_on = False
-    assert own.begin()
+    assert own.begin() and not own.problem
     drive.generation += 1  # somebody has it begin anew
     assert own.read() is None
+    assert own.problem == SOMEBODY_ELSES
 
 
 def test_a_measurement_that_somebody_begins_during_the_run_is_left_alone() -> None:
