@@ -271,6 +271,13 @@ class OwnMeasurement:
     percent_error: int | None
     """As the drive states it; None where it states none."""
     kept: Kept
+    is_estimated: bool = False
+    """Whether the drive says that it estimates its power, and does not measure it."""
+    bins: tuple[tuple[float, int], ...] = ()
+    """Its histogram: the lower threshold of each bin that is not empty, in watts, and how many of
+    its seconds were in it."""
+    beyond_last_bin: int = 0
+    """How many of its seconds were above the histogram."""
 
     @property
     def difference_pct(self) -> float:

@@ -58,13 +58,16 @@ def own_power_problem(found: OwnPower | None) -> tuple[str, ...]:
 
 def own_measurement_problems(events: Iterable[Event]) -> tuple[str, ...]:
     """A line for each reason for which what a drive measured of itself is missing, or a part."""
-    return tuple(
-        dict.fromkeys(
-            str(event.data["reason"])
-            for event in events
-            if event.kind == EventKind.DRIVE_MEASUREMENT and event.data.get("reason")
+    measured = [event for event in events if event.kind == EventKind.DRIVE_MEASUREMENT]
+    reasons = [str(event.data["reason"]) for event in measured if event.data.get("reason")]
+    gaps = sum(bool(event.data.get("has_gaps")) for event in measured)
+    if gaps:
+        reasons.append(
+            f"the drive says of {gaps} of its own power measurements that their data are not "
+            "contiguous: which seconds it averaged is not known, and the meters are not set "
+            "against them"
         )
-    )
+    return tuple(dict.fromkeys(reasons))
 
 
 def own_measurements(
@@ -106,8 +109,20 @@ def own_measurements(
                 length_ns / NS_PER_S,
                 stated,
                 _own_power_limit_kept(float(drive_watts), meters, stated),
+                event.data.get("is_estimated") is True,
+                _bins(event.data.get("bins")),
+                int(beyond) if is_number(beyond := event.data.get("beyond_last_bin")) else 0,
             )
     return found
+
+
+def _bins(given: object) -> tuple[tuple[float, int], ...]:
+    """The histogram of an event: a record may be damaged."""
+    return tuple(
+        (float(bin_[0]), int(bin_[1]))
+        for bin_ in (given if isinstance(given, list) else ())
+        if isinstance(bin_, list) and len(bin_) == 2 and all(map(is_number, bin_))
+    )
 
 
 def _meters_against_own_power(

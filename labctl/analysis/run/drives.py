@@ -202,3 +202,11 @@ def by_drive(
             if item.phase == result.phase:
                 yield drive, one, item
                 break
+
+
+def own_measured(summary: RunSummary) -> list[tuple[str, PhaseResult]]:
+    """The phases in which a drive measured itself, in their order, each with the name of the one
+    of several drives."""
+    each = [(name, one) for item in summary.phases for name, _, one in by_drive(summary, item)]
+    found = each or [("", item) for item in summary.phases]
+    return [(name, item) for name, item in found if item.own_measurement is not None]

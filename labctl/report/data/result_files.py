@@ -210,6 +210,7 @@ def _point_end(end: PointEnd | None) -> dict[str, Field]:
 def _own_measurement(own: OwnMeasurement | None) -> dict[str, Field]:
     return {
         "drive_watts": None if own is None else own.drive_watts,
+        "drive_watts_max": None if own is None else own.drive_most_watts,
         "drive_watts_apart_pct": None if own is None else own.difference_pct,
         "drive_watts_error_pct": None if own is None else own.percent_error,
         "drive_watts_error": None if own is None else own.kept.value,

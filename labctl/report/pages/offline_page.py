@@ -97,6 +97,7 @@ def _page_environment() -> Environment:
     environment.globals |= {
         "causes_in": slow_stretches.causes_in,
         "by_drive": drives.by_drive,
+        "own_measured": drives.own_measured,
         "Role": Role,
         "counter_words": counter_words,
         "Estimate": Estimate,

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from labctl.analysis.results import Kept
+from labctl.analysis.run.drives import own_measured
 from labctl.analysis.run.summary import summarise
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import RunRecord
 from labctl.report.data.result_files import phases_csv
 from labctl.report.pages.report import report_page
 from tests.unit import synthetic_run
+from tests.unit.several_drives import several
 
 
 def told_by_the_drive(tmp_path: Path, share: float) -> RunRecord:
@@ -69,7 +71,8 @@ def test_what_a_drive_measured_in_a_phase_is_set_against_the_meters(
             "t": read_ns, "kind": "drive_measurement", "since_ns": begin_ns, "u_ns": 1000,
             "intervals": (read_ns - begin_ns) // 1_000_000_000,
             "average_watts": gain * made.mean_watts[result.phase.index],
-            "maximum_watts": 30.0, "percent_error": percent_error,
+            "maximum_watts": 30.0, "percent_error": percent_error, "is_estimated": True,
+            "bins": [[9.0, 12], [9.25, 7], "damaged", [1]], "beyond_last_bin": 0,
         }  # fmt: skip
         lines.append(json.dumps(event) + "\n")
     lines.append('{"t": 1, "kind": "drive_measurement", "since_ns": "soon", "intervals": 1}\n')
@@ -86,9 +89,14 @@ def test_what_a_drive_measured_in_a_phase_is_set_against_the_meters(
         assert own.difference_pct == pytest.approx(100 * (gain - 1), abs=1.0)
         assert own.meter_watts.u >= 0.9 * result.watts.u
         assert own.kept == kept
+        assert own.is_estimated and own.bins == ((9.0, 12), (9.25, 7))
     (row, *_) = csv.DictReader(phases_csv(summary).splitlines())
     assert row["drive_watts_error"] == kept.value
-    assert "What the drive measured of itself" in report_page(record, summary, ())
+    assert float(row["drive_watts_max"]) == 30.0
+    page = report_page(record, summary, ())
+    assert "What the drive measured of itself" in page and "estimated" in page
+    assert "<td>30.00</td>" in page, "the largest second"
+    assert "9.00: 12, 9.25: 7" in page, "the histogram"
 
 
 def test_a_measurement_of_many_phases_stands_for_none(tmp_path: Path) -> None:
@@ -117,5 +125,26 @@ def test_a_measurement_with_gaps_is_not_set_against_the_meters(
     }  # fmt: skip
     with (made.path / EVENTS_FILE).open("a") as file:
         file.write(json.dumps(event) + "\n")
-    (phase,) = summarise(RunRecord(made.path)).phases
-    assert (phase.own_measurement is None) is has_gaps
+    summary = summarise(RunRecord(made.path))
+    assert (summary.phases[0].own_measurement is None) is has_gaps
+    assert any("not contiguous" in line for line in summary.problems) is has_gaps
+
+
+def test_each_of_several_drives_is_set_against_its_own_meters(tmp_path: Path) -> None:
+    made = several(tmp_path)
+    phase = summarise(made.record).phases[1]
+    lines = []
+    for name, watts in (("left", 7.0), ("right", 3.0)):
+        event = {
+            "t": phase.end_ns, "kind": "drive_measurement", "since_ns": phase.begin_ns,
+            "intervals": 8, "average_watts": watts, "percent_error": 5, "drive": name,
+        }  # fmt: skip
+        lines.append(json.dumps(event) + "\n")
+    with (made.path / EVENTS_FILE).open("a") as file:
+        file.writelines(lines)
+    record = RunRecord(made.path)
+    summary = summarise(record)
+    assert [name for name, _ in own_measured(summary)] == ["left", "right"]
+    page = report_page(record, summary, ())
+    table = page[page.index("What the drive measured of itself") :]
+    assert "left</td><td>" in table and "right</td><td>" in table
