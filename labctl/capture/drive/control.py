@@ -328,8 +328,8 @@ class DriveControl:
         taken = self.power_limit()
         if taken != value:
             raise RunFailed(
-                f"{self._drive.target} stays at power limit {limit_words(taken)}, not "
-                f"{limit_words(value)}"
+                f"{self._drive.target} was told power limit {limit_words(value)} and has "
+                f"{limit_words(taken)}: name a limit that it takes as it is"
             )
 
     def power_state(self) -> int:

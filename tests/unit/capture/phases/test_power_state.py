@@ -207,17 +207,23 @@ async def test_a_limit_in_watts_is_set_for_its_phases_and_put_back(tmp_path: Pat
     assert (host.limit, host.state) == (2 << 16 | 2200, 0)
 
 
-async def test_a_limit_that_the_drive_does_not_take_fails_its_phase(actions: Actions) -> None:
+@pytest.mark.parametrize(("taken", "words"), [(0, "none"), (2 << 16 | 1500, "15 W")])
+async def test_a_limit_that_the_drive_rounds_or_ignores_fails_its_phase(
+    actions: Actions, taken: int, words: str
+) -> None:
     class Stubborn(Host):
         def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
             done = super().run(argv, timeout_s)
-            self.limit = 0
+            self.limit = self.limit and taken
             return done
 
     stubborn = Stubborn(actions.host.root)
-    sequence = await carried_out(Actions(stubborn), (limited(0, 15.0), rest(1)))
+    told = Actions(stubborn)
+    sequence = await carried_out(told, (limited(0, 15.25), rest(1)))
     assert len(sequence.failed) == 1
-    assert "stays at power limit none, not 15 W" in sequence.failed[0]
+    assert f"was told power limit 15.25 W and has {words}: name" in sequence.failed[0]
+    assert told.actions.controls[""].restore() == []
+    assert stubborn.limit == 0
 
 
 def test_limits_are_an_axis_and_the_cool_down_before_a_phase_has_its_limit() -> None:
