@@ -175,9 +175,10 @@ def _check_drive_temperature(
 def check_power_state(
     rig: Rig, state: DriveState, phases: Sequence[Phase], machine: Machine
 ) -> Iterator[Check]:
-    """Which power state the drive is in, and whether it has those of the plan."""
+    """Which power state the drive is in, and whether it has those and the limits of the plan."""
     wanted = sorted({phase.power_state for phase in phases if phase.power_state is not None})
-    if state.kind != "nvme" and not wanted:
+    limits = any(phase.power_limit_watts is not None for phase in phases)
+    if state.kind != "nvme" and not wanted and not limits:
         return
     known = {item.number for item in state.power_states}
     if known and (missing := [number for number in wanted if number not in known]):
@@ -186,20 +187,19 @@ def check_power_state(
             f"it has no power state {', '.join(map(str, missing))}",
             f"it has {', '.join(map(str, sorted(known)))}: change power_state in the plan",
         )
-    control = DriveControl(machine, rig.drive)
-    try:
-        now = control.power_state()
-        limit = limit_words(control.power_limit()) if state.has_power_limit else ""
-    except LabctlError as error:
-        yield (trouble if wanted else warning)(DRIVE, str(error))
-        return
-    limits = {phase.power_limit_watts for phase in phases} - {None}
     if limits and not state.has_power_limit:
         yield trouble(
             DRIVE,
             "it takes no power limit (NVMe 2.3, feature 23h)",
             "leave power_limit_watts out of the plan, or sweep power_state",
         )
+    control = DriveControl(machine, rig.drive)
+    try:
+        now = control.power_state()
+        limit = limit_words(control.power_limit()) if state.has_power_limit else ""
+    except LabctlError as error:
+        yield (trouble if wanted or limits else warning)(DRIVE, str(error))
+        return
     if now and not wanted:
         yield warning(
             DRIVE,

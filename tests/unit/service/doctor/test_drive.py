@@ -9,6 +9,7 @@ import pytest
 from labctl.capture.host.machine import Completed
 from labctl.config.rig import parse_rig
 from labctl.record.drive_state import DriveState, PowerThreshold, SmartLog
+from labctl.record.phase import Pattern, Phase, Role
 from labctl.service.doctor.checks import Level
 from labctl.service.doctor.drive import check_health, check_power_state
 from tests.unit.config.test_rig import RIG
@@ -53,3 +54,16 @@ def test_power_limit_and_threshold_are_said_with_the_power_state(
     )
     (check,) = check_power_state(rig, state, (), machine)
     assert check.text == words and check.level is Level.OK
+
+
+@pytest.mark.parametrize("kind", ["nvme", "sata", ""])
+def test_a_plan_with_power_limits_is_held_against_a_drive_of_any_kind(
+    tmp_path: Path, kind: str
+) -> None:
+    rig, machine = parse_rig(RIG, "rig.toml"), MachineOfFiles(tmp_path)
+    command = "nvme get-feature /dev/nvme9 --feature-id=2"
+    machine.programs[command] = Completed(0, "get-feature:2 (Feature), Current value:0x0", "")
+    state = DriveState(rig.drive.target, kind=kind)
+    phase = Phase(0, Role.MEASURE, "s", Pattern.RANDREAD, 1.0, power_limit_watts=15.0)
+    (check, *_) = check_power_state(rig, state, (phase,), machine)
+    assert check.level is Level.TROUBLE and "takes no power limit" in check.text
