@@ -218,6 +218,7 @@ def run_problems(
         if instrument in away:
             line += ", not back at the end"
         lines.append(line)
+    lines += _not_put_back(record)
     lines += _interruption_problems(record)
     lines += _repeated_phases(record)
     lines += _held_up(record, channels, spans)
@@ -260,6 +261,21 @@ def _should_have_readings(name: str, spans: Sequence[PhaseSpan]) -> bool:
     return source != "fio" or any(
         direction in span.phase.directions for span in spans if span.outcome == Outcome.COMPLETED
     )
+
+
+def _not_put_back(record: RunRecord) -> list[str]:
+    """A line for each drive whose settings the run could not put back at its end."""
+    reasons: list[str] = []
+    for event in record.events:
+        if event.kind == EventKind.RUN_RESUMED:  # which puts them back first
+            reasons.clear()
+        elif event.kind == EventKind.NOT_RESTORED:
+            reasons.append(str(event.data.get("reason", "")))
+    return [
+        f"settings were not put back at the end of the run: {reason}; the next run on the rig puts "
+        "them back, and so does labctl run --resume"
+        for reason in reasons
+    ]
 
 
 def _interruption_problems(record: RunRecord) -> Iterator[str]:

@@ -216,7 +216,7 @@ def check_power_state(
 
 
 def check_leftovers(rig: Rig, machine: Machine) -> Iterator[Check]:
-    """Whether the last run on this rig was killed with settings changed. Raises LabctlError."""
+    """Whether the last run on this rig ended with settings changed. Raises LabctlError."""
     before = use_of(find_home(), rig)
     if before is None or before.process.alive or not Path(before.run).is_dir():
         return
@@ -225,6 +225,6 @@ def check_leftovers(rig: Rig, machine: Machine) -> Iterator[Check]:
         if left:
             yield warning(
                 "drive",
-                f"the run {before.run} was killed and has left {left}",
+                f"the run {before.run} ended and has left {left}",
                 "the next run puts it back, and so does labctl run --resume",
             )
