@@ -45,6 +45,8 @@ PEAKS_FROM_HZ = 350.0
 350 Hz to agree with the energy measured at 4 kHz, and was up to 80 % off at 1 Hz."""
 
 WELL_COVERED = 0.95
+HALF_A_STEP_WATTS = 0.005
+"""Of a power limit, which labctl sets in hundredths of a watt."""
 REAPED_LATE = (
     "latencies are too long: this fio sees completions of a paced replay only when its queue is "
     "full; take fio 3.36 and no nbd, or replay_stalls = false"
@@ -218,6 +220,7 @@ def run_problems(
         if instrument in away:
             line += ", not back at the end"
         lines.append(line)
+    lines += _limits_of_others(record)
     lines += _not_put_back(record)
     lines += _interruption_problems(record)
     lines += _repeated_phases(record)
@@ -261,6 +264,32 @@ def _should_have_readings(name: str, spans: Sequence[PhaseSpan]) -> bool:
     return source != "fio" or any(
         direction in span.phase.directions for span in spans if span.outcome == Outcome.COMPLETED
     )
+
+
+def _limits_of_others(record: RunRecord) -> Iterator[str]:
+    """A line for each power limit that the drive had in phases which the plan did not give it
+    to: a run that was killed, or somebody else, has set it."""
+    phases = {phase.index: phase for phase in record.header.phases}
+    found: dict[str, list[str]] = {}
+    for event in record.events:
+        index, watts = event.data.get("index"), event.data.get("power_limit_watts", "")
+        if event.kind != EventKind.SETTINGS_FOUND or not isinstance(index, int):
+            continue
+        phase = phases.get(index)
+        if phase is None or not (watts is None or is_number(watts)):
+            continue
+        wanted = phase.power_limit_watts
+        if watts is None and wanted is not None:
+            found.setdefault("no power limit", []).append(phase.label)
+        elif watts is not None and (wanted is None or abs(watts - wanted) > HALF_A_STEP_WATTS):
+            found.setdefault(f"a power limit of {watts:g} W", []).append(phase.label)
+    for limit, labels in found.items():
+        more = f"{len(labels)} phases (the first: {labels[0]})"
+        where = labels[0] if len(labels) == 1 else more
+        yield (
+            f"the drive had {limit} in {where}, which the plan did not set: is it left from "
+            "another run, or did somebody else set it?"
+        )
 
 
 def _not_put_back(record: RunRecord) -> list[str]:

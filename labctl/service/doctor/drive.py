@@ -178,7 +178,7 @@ def check_power_state(
     """Which power state the drive is in, and whether it has those and the limits of the plan."""
     wanted = sorted({phase.power_state for phase in phases if phase.power_state is not None})
     limits = any(phase.power_limit_watts is not None for phase in phases)
-    if state.kind != "nvme" and not wanted and not limits:
+    if state.kind != "nvme" and not wanted and not limits and not state.has_power_limit:
         return
     known = {item.number for item in state.power_states}
     if known and (missing := [number for number in wanted if number not in known]):
@@ -205,6 +205,13 @@ def check_power_state(
             DRIVE,
             f"it is in power state {now}, not 0",
             f"nvme set-feature {state.device} --feature-id=2 --value=0",
+        )
+    elif limit not in ("", "none") and not limits:
+        yield warning(
+            DRIVE,
+            f"it has a power limit of {limit}, and holds back for it",
+            f"nvme admin-passthru {state.smart_device or state.device} --opcode=9 --cdw10=0x23 "
+            "--cdw13=0",
         )
     else:
         threshold = state.power_threshold

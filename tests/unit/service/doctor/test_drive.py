@@ -29,31 +29,35 @@ def test_a_drive_that_says_that_it_throttles_now_is_a_warning(level: int | None)
     assert [(check.level, check.text) for check in found] == words
 
 
+@pytest.mark.parametrize("kind", ["nvme", ""])
 @pytest.mark.parametrize(
-    ("has_limit", "threshold", "words"),
+    ("limit_watts", "threshold", "words"),
     [
-        (False, None, "power state 0"),
-        (True, PowerThreshold(), "power state 0, power limit 15 W, power threshold none"),
+        (0, None, "power state 0, power limit none"),
+        (0, PowerThreshold(), "power state 0, power limit none, power threshold none"),
         (
-            True,
+            0,
             PowerThreshold(25.0),
-            "power state 0, power limit 15 W, power threshold 25 W, not enabled",
+            "power state 0, power limit none, power threshold 25 W, not enabled",
         ),
+        (15, None, "it has a power limit of 15 W, and holds back for it"),
     ],
 )
 def test_power_limit_and_threshold_are_said_with_the_power_state(
-    tmp_path: Path, has_limit: bool, threshold: PowerThreshold | None, words: str
+    tmp_path: Path, kind: str, limit_watts: int, threshold: PowerThreshold | None, words: str
 ) -> None:
     rig, machine = parse_rig(RIG, "rig.toml"), MachineOfFiles(tmp_path)
-    for feature, value in (("2", 0), ("0x23", 2 << 16 | 1500)):
+    for feature, value in (("2", 0), ("0x23", limit_watts and 2 << 16 | 100 * limit_watts)):
         command = f"nvme get-feature /dev/nvme9 --feature-id={feature}"
         said = f"get-feature:{feature} (Feature), Current value:{value:#010x}"
         machine.programs[command] = Completed(0, said, "")
-    state = DriveState(
-        rig.drive.target, kind="nvme", has_power_limit=has_limit, power_threshold=threshold
-    )
+    state = DriveState(rig.drive.target, kind=kind, has_power_limit=True, power_threshold=threshold)
     (check,) = check_power_state(rig, state, (), machine)
-    assert check.text == words and check.level is Level.OK
+    assert check.text == words
+    assert check.level is (Level.WARNING if limit_watts else Level.OK)
+    phase = Phase(0, Role.MEASURE, "s", Pattern.RANDREAD, 1.0, power_limit_watts=15.0)
+    (check,) = check_power_state(rig, state, (phase,), machine)
+    assert check.level is Level.OK, "the plan sets its own"
 
 
 @pytest.mark.parametrize("kind", ["nvme", "sata", ""])
