@@ -122,15 +122,20 @@ class PowerLimits(BaseModel):
 
 
 def _contradictions(limits: list[PowerLimit]) -> Iterator[str]:
-    """Limits of one thing with two values; and a limit on a longer window, which can never be
-    above what a shorter one allows, that allows more."""
+    """Limits with one name, or of one thing with two values; and a limit on a longer window, which
+    can never be above what a shorter one allows, that allows more."""
     for number, one in enumerate(limits):
         for other_number, other in enumerate(limits[:number]):
             alike = ("at", "points", "power_state", "rail")
+            if all(getattr(one, key) == getattr(other, key) for key in ("name", "over", "rail")):
+                yield (
+                    f"limits[{other_number}] and limits[{number}] have one name ({one.name}), and "
+                    "window and rail are the same: verdicts are told by these"
+                )
             if any(getattr(one, key) != getattr(other, key) for key in alike):
                 continue
             names = f"limits[{other_number}] ({other.name}) and limits[{number}] ({one.name})"
-            if one.over == other.over:
+            if one.over == other.over and one.drive_says == other.drive_says:
                 yield f"{names} are both on {one.over} of the same phases"
                 continue
             values = [_watts(limit) for limit in (one, other)]

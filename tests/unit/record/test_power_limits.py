@@ -8,6 +8,7 @@ from labctl.errors import ConfigurationError
 from labctl.record.power_limits import LENGTHS_S, load_limits, parse_limits
 
 ONE = '[[limits]]\nname = "one"\n'
+TWO = '[[limits]]\nname = "two"\n'
 
 
 def mistakes(limits: str) -> str:
@@ -35,8 +36,16 @@ def mistakes(limits: str) -> str:
             "interval_s is longer than a window",
         ),
         (
-            (ONE + 'over = "1 s"\nmax_watts = 5\n') * 2,
-            "limits[0] (one) and limits[1] (one) are both on 1 s of the same phases",
+            ONE + 'over = "1 s"\nmax_watts = 5\n' + TWO + 'over = "1 s"\nmax_watts = 5',
+            "limits[0] (one) and limits[1] (two) are both on 1 s of the same phases",
+        ),
+        (
+            ONE + 'over = "1 s"\ndrive_says = "max"\n' + TWO + 'over = "1 s"\ndrive_says = "max"',
+            "limits[0] (one) and limits[1] (two) are both on 1 s of the same phases",
+        ),
+        (
+            f'{ONE}over = "1 s"\nmax_watts = 5\npoints = "r*"\n{ONE}over = "1 s"\nmax_watts = 4',
+            "limits[0] and limits[1] have one name (one)",
         ),
         (
             ONE + 'over = "1 s"\nmax_watts = 5\n' + ONE + 'over = "15 min"\nmax_watts = 6',
@@ -54,9 +63,9 @@ def test_limits_of_other_phases_do_not_contradict() -> None:
         'name = "ours"\n'
         + ONE
         + 'over = "1 s"\nmax_watts = 5\npoints = "read*"\n'
-        + ONE
+        + TWO
         + 'over = "1 s"\nmax_watts = 6\npoints = "write*"\n'
-        + ONE
+        + TWO.replace("two", "three")
         + 'over = "100 us"\nmax_watts = 9\npoints = "write*"'
     )
     found = parse_limits(text, "ours.toml")
@@ -66,3 +75,10 @@ def test_limits_of_other_phases_do_not_contradict() -> None:
 def test_a_name_that_is_none_leads_to_one_that_is() -> None:
     with pytest.raises(ConfigurationError, match=r"ocp-2\.6"):
         load_limits("ocp-2.7")
+
+
+def test_a_limit_of_ones_own_and_the_drives_word_stand_beside_each_other() -> None:
+    """A slot carries 25 W, whatever the drive's table says."""
+    text = f'name = "ours"\n{ONE}over = "1 s"\nmax_watts = 25\n{TWO}over = "1 s"\n'
+    found = parse_limits(f'{text}drive_says = "max"', "ours.toml")
+    assert [one.drive_says for one in found.limits] == [None, "max"]
