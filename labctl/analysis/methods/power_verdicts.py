@@ -215,7 +215,7 @@ def _check(
     channels: Sequence[ChannelInfo], limit: PowerLimit, drive: _Drive, result: PhaseResult
 ) -> PowerCheck:
     allowed, unknown = _limit_watts(limit, drive, result)
-    watts, span, missing_s, why = _measured_for_verdict(limit, result)
+    watts, span, missing_s, why = _measured_for_verdict(limit, drive, result)
     reasons = [text for text in (unknown, why) if text]
     decided = PowerVerdict.UNDECIDED
     if watts is not None and allowed is not None:
@@ -271,24 +271,33 @@ def _limit_watts(limit: PowerLimit, drive: _Drive, result: PhaseResult) -> tuple
 Measured = tuple[Estimate | None, tuple[int, int] | None, float, str]
 
 
-def _measured_for_verdict(limit: PowerLimit, result: PhaseResult) -> Measured:
+def _measured_for_verdict(limit: PowerLimit, drive: _Drive, result: PhaseResult) -> Measured:
     """Watts, where they are, seconds that gaps rule out, and why there are none."""
     rail = result.rails.get(limit.rail) if limit.rail else None
+    lost = _lost_rails(limit, drive, result)
     if limit.rail and rail is None:
-        return None, None, 0.0, f"the rail {limit.rail} has no watts in this phase"
+        return None, None, 0.0, lost or f"the rail {limit.rail} has no watts in this phase"
+    lost = lost or "the phase has no total: a rail is without watts"
     window_s = limit.window_s
     if window_s is None:
         watts = result.watts if rail is None else rail.watts
-        why = "" if watts is not None else "the phase has no total: a rail is without watts"
+        why = "" if watts is not None else lost
         return watts, (result.begin_ns, result.end_ns), 0.0, why
     envelope = result.power_envelope if rail is None else rail.power_envelope
     found = next((one for one in envelope if math.isclose(one.window_s, window_s)), None)
     if found is None:
-        return None, None, 0.0, "the phase has no total: a rail is without watts"
+        return None, None, 0.0, lost
     if found.watts is None or found.begin_ns is None:
         return None, None, found.blocked_s, found.why
     span = found.begin_ns, found.begin_ns + round(window_s * 1e9)
     return found.watts, span, found.blocked_s, ""
+
+
+def _lost_rails(limit: PowerLimit, drive: _Drive, result: PhaseResult) -> str:
+    """What the phase's notes say of each rail without watts that a limit is about."""
+    names = [rail.name for rail in drive.rails if limit.rail in ("", rail.name)]
+    begins = tuple(f"{name}: no watts" for name in names)
+    return "; ".join(note for note in result.notes if note.startswith(begins))
 
 
 def _not_enough_to_pass(

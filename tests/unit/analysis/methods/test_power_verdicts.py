@@ -100,6 +100,12 @@ def test_what_was_not_measured_is_undecided_with_its_reason(
         limits(over="1 s", max_watts=20.0, rail="3V3"),
     )
     assert "the rail 3V3 has no watts" in only(lost).why
+    note = "3V3: no watts, readings cover only 71% of the phase"
+    gap = replace(without, watts=None, power_envelope=(), notes=("peaks", note))
+    gapped = replace(summary, phases=(idle, gap))
+    for limit in ({"over": "1 s"}, {"over": "phase"}, {"over": "1 s", "rail": "3V3"}):
+        lost = judge(record, gapped, limits(max_watts=20.0, **limit))
+        assert only(lost).why == note
     assert "lasts 20 s, of 900 s" in why(over="1 s", max_watts=200.0, min_duration_s=900)
     assert why(over="1 s", drive_says="max") == "the drive told no table of power states"
     # it fills the time, so that it need not be fast
