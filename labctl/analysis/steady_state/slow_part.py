@@ -29,8 +29,9 @@ HIGHER = 3.0
 """Times as large as all below that those up to twice their frequency are where something comes
 again: what is below counts alone. F(8, 8) passes it once in fourteen, F(16, 16) once in sixty."""
 
-SHAPES = tuple(2.0**power for power in range(-1, 9))
-"""θ of the spectra 1 + θ/j that flat ones are told from: white noise with 1/f noise beneath it."""
+SHAPES = tuple(2.0**power for power in range(-1, 13))
+"""θ of the spectra 1 + θ/j that flat ones are told from: white noise with 1/f noise beneath it, up
+to 1/f noise alone."""
 
 RISES = 1.64
 """Twice the logarithm of how much likelier a spectrum of 1 + θ/j is than a flat one, from which it

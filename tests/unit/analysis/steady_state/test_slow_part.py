@@ -58,6 +58,8 @@ def test_the_spectrum_of_flicker_noise_rises() -> None:
     found = [flicker(one) for one in rng.chisquare(1, (200, 128)) * (1 + 30 / j)]
     assert np.mean([one > 0 for one in found]) > 0.9
     assert np.median(found) == pytest.approx(math.sqrt(30), rel=0.2)
+    alone = [flicker(one) ** 2 for one in rng.chisquare(1, (200, 128)) / j]
+    assert np.mean(alone) == pytest.approx(1.0, rel=0.15)
     assert below_a_line(np.where(j > 40, 100.0, 1.0)) == 32
 
 
