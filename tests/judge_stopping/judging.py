@@ -1,9 +1,7 @@
-"""Phases that end by the rule, beside an oracle that knows the process.
+"""Phases that end by the rule, beside oracles (:mod:`tests.judge_stopping.oracle`).
 
 A meter integrates 20 ms at a random moment of each 100 ms, with a gain error of its own inside its
-limits, and fio says each half a second what it did. The oracle knows how phases of this process
-scatter, from many: it ends at the first moment from which twice their standard deviation about the
-true mean stays within the target.
+limits, and fio says each half a second what it did.
 
 Phases come as points of runs of ``POINTS`` do: what stood out at one is known at those after it.
 """
@@ -21,7 +19,6 @@ from labctl.analysis.stats.uncertainty import expanded_u
 from labctl.analysis.steady_state.enough import (
     CHECKS_GROW,
     COLLECTION_S,
-    SHORTEST_S,
     Enough,
     Expected,
     Keeps,
@@ -29,21 +26,17 @@ from labctl.analysis.steady_state.enough import (
     Quantity,
     Target,
 )
-from tests.judge_stopping.loads import STEP_S, Course, Floats, Load
+from tests.judge_stopping.loads import STEP_S, Course, Load
+from tests.judge_stopping.oracle import EVERY, GAIN, READ_S, Oracle, oracle
 
-READ_S, STATUS_S, SENSOR_S = 0.1, 0.5, 2.0
-EVERY = round(READ_S / STEP_S)
-GAIN = 0.0015
-LEFT = 0.9
-"""Share of the longest time up to which an oracle is one: the mean of all of it has no error where
-that is what counts as the truth."""
+STATUS_S, SENSOR_S = 0.5, 2.0
 WATTS, IOPS = 6.0, 100_000.0
 FIXED_S = 180.0
 POINTS = 12
 """That read, or that write, in ``power-per-qd``."""
 
-ONE_SIDED = 1.645
-"""Standard deviations that one in twenty passes to one side."""
+KNOWN = 200
+"""Phases from which the oracles know how those of a process scatter."""
 
 SETTLED = Target()
 WITHIN = Target({Quantity.WATTS: 0.005})
@@ -140,51 +133,6 @@ def phase(
 
 
 @dataclass(frozen=True)
-class Oracle:
-    """When one ends that knows all phases of a process; None: never. Times in seconds."""
-
-    all_s: float | None
-    """It knows all, as to end there is right."""
-    unsure_s: float | None
-    """It knows all but what no phase shows: whether it lies on a straight line up to its longest
-    time and, where it writes, whether collection has yet to begin."""
-
-
-def oracle(
-    rng: np.random.Generator, course: Course, target: Target, collection_s: float = 0.0
-) -> Oracle:
-    """The least times from which on phases of this process, read by the same meter, reach the
-    target."""
-    moments = rng.integers(EVERY, size=(len(course.watts), course.watts.shape[1] // EVERY))
-    moments += np.arange(0, course.watts.shape[1], EVERY)
-    readings = np.take_along_axis(course.watts, moments, axis=1) / course.mean[:, None] - 1
-    longest = readings.shape[1]
-    count = np.arange(1, longest + 1)
-    sums = np.cumsum(readings, axis=1)
-    means = sums / count
-    turned = np.cumsum(readings * count, axis=1) - sums * (count + 1) / 2
-    slopes = turned / np.maximum(count * (count**2 - 1.0) / 12, 1.0)
-    carried = slopes * (longest - count) / 2
-    again: Floats = 2 * np.sqrt((means**2).mean(axis=0))
-    line = np.abs(carried.mean(axis=0)) + ONE_SIDED * carried.std(axis=0)
-    if target.within is None:
-        allowed = max(target.floors[Quantity.WATTS], GAIN / np.sqrt(8))
-    else:
-        # what is left beside a limit that is used up, one-sided: 1.69 standard deviations
-        allowed = (target.within[Quantity.WATTS] - GAIN) * 2 / 1.69
-
-    def since_s(errors: Floats, least_s: float) -> float | None:
-        late = np.flatnonzero(errors > allowed)
-        seconds = READ_S * (late[-1] + 2) if len(late) else READ_S
-        return max(seconds, least_s) if seconds < LEFT * longest * READ_S else None
-
-    return Oracle(
-        since_s(again, SHORTEST_S),
-        since_s(np.hypot(again, line), max(SHORTEST_S, collection_s)),
-    )
-
-
-@dataclass(frozen=True)
 class Judged:
     """All phases of one load."""
 
@@ -202,7 +150,8 @@ def judge(load: Load, phases: int, seed: int, target: Target) -> Judged:
     for k in range(phases):
         event_s = ended[-1].event_s if k % POINTS else {}
         ended.append(phase(rng, course, k, target, collection_s, event_s))
-    return Judged(load, tuple(ended), oracle(rng, course, target, collection_s))
+    many = load.phases(rng, KNOWN)
+    return Judged(load, tuple(ended), oracle(rng, many, target, collection_s))
 
 
 def inside_two_periods(judged: Sequence[Judged]) -> int:

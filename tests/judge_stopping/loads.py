@@ -21,6 +21,16 @@ READ_S, WRITE_S = 180.0, 600.0
 
 
 @dataclass(frozen=True)
+class Rise:
+    """A spectrum that rises towards the mean as ``level`` / f, per hertz, or faster, down to
+    ``ends_hertz``; slower than that it is ``below``."""
+
+    level: float
+    ends_hertz: float
+    below: float
+
+
+@dataclass(frozen=True)
 class Course:
     """``watts``: phases × steps. ``mean``: of each, what the process has in the long run, or where
     it has no such mean, what the whole of the longest phase draws."""
@@ -29,6 +39,7 @@ class Course:
     mean: Floats
     celsius: Floats | None = None
     limit_celsius: float | None = None
+    rise: Rise | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,9 @@ def correlated(share: float, within_s: float) -> Load:
         for step in range(len(t_s)):
             last = keeps * last + fresh[:, step]
             noise[:, step] = last
-        return Course(1 + noise + _noise(rng, n, t_s, 0.01), np.ones(n))
+        flat, corner = 4 * share**2 * within_s, 1 / (2 * np.pi * within_s)
+        rise = Rise(flat * corner, corner, flat)
+        return Course(1 + noise + _noise(rng, n, t_s, 0.01), np.ones(n), rise=rise)
 
     return Load("noise with memory", f"noise that keeps {within_s:g} s, {share:.1%}", draw)
 
@@ -94,7 +107,9 @@ def flicker(share: float, beside: float) -> Load:
             wave *= share * long / 2 / np.sqrt((size**2).sum())
             begin = int(rng.integers(long - len(t_s)))
             rows.append(wave[begin : begin + len(t_s)])
-        return Course(1 + np.array(rows) + _noise(rng, n, t_s, beside), np.ones(n))
+        rise = Rise(share**2 / float((size**2).sum()), 1 / (long * STEP_S), 0.0)
+        watts = 1 + np.array(rows) + _noise(rng, n, t_s, beside)
+        return Course(watts, np.ones(n), rise=rise)
 
     kind = "1/f beneath white noise" if beside else "1/f"
     return Load(kind, f"{kind}, {share:.1%}", draw)

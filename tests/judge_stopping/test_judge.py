@@ -6,7 +6,6 @@ import ast
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from labctl.analysis.steady_state.enough import Quantity
@@ -17,7 +16,6 @@ from tests.judge_stopping.judging import (
     Row,
     inside_two_periods,
     judge,
-    oracle,
     row,
 )
 from tests.judge_stopping.loads import (
@@ -51,14 +49,6 @@ def test_loads_have_names_of_their_own() -> None:
     assert len({load.name for load in LOADS}) == len(LOADS)
 
 
-def test_the_oracle_knows_how_long_white_noise_takes() -> None:
-    load = white(0.06)
-    course = load.phases(np.random.default_rng(1), 400)
-    allowed = 0.0035 * 2 / 1.69
-    found = oracle(np.random.default_rng(2), course, WITHIN)
-    assert found.all_s == pytest.approx(0.1 * (2 * 0.06 / allowed) ** 2, rel=0.2)
-
-
 @pytest.mark.parametrize(
     "loads",
     [
@@ -71,13 +61,6 @@ def test_what_ends_by_itself_holds_and_saves_time(loads: list[Load]) -> None:
     assert found.stopped >= 0.7 * found.phases, found
     assert found.drawn >= 0.95 and found.process >= 0.9, found
     assert found.over_usual < 0.95 and found.over_unsure < 1.6, found
-
-
-def test_the_oracle_that_does_not_know_the_slope_is_no_faster_than_any_rule() -> None:
-    course = white(0.01).phases(np.random.default_rng(1), 400)
-    found = oracle(np.random.default_rng(2), course, WITHIN)
-    assert found.all_s == 20.0
-    assert found.unsure_s == pytest.approx(47.0, rel=0.15)
 
 
 @pytest.mark.parametrize(
