@@ -28,6 +28,7 @@ from labctl.analysis.steady_state.enough import Keeps
 from labctl.capture.phases.early_end import point_end
 from labctl.capture.run.expand import phases_for
 from labctl.capture.run.header import make_header
+from labctl.capture.run.live_points import least_s
 from labctl.config.plan import load_plan, parse_plan
 from labctl.config.rig import Rig
 from labctl.record.drive_state import DriveState
@@ -63,6 +64,7 @@ HEAD = (
 class Done:
     """A plan that was done: its phases, and labctl's results of them."""
 
+    rig: Rig
     worked: Sequence[Worked]
     results: Sequence[PhaseResult]
     needed_s: dict[Until, list[float]]
@@ -125,7 +127,7 @@ def done(rig: Rig, seed: int, phases: tuple[Phase, ...], ends: bool, folder: Pat
         for until, seconds in watch.late_s.items() if phase.until is not None else ():
             over = seconds >= phase.duration_s - 1
             needed[until].append(math.inf if over else seconds)
-    return Done(worked, results(rig, virtual, worked, ends, folder), needed, kept_by)
+    return Done(rig, worked, results(rig, virtual, worked, ends, folder), needed, kept_by)
 
 
 def reached(state: PointState, until: Until) -> bool:
@@ -254,6 +256,8 @@ def summed_up(
         sum(one.seconds for run in runs for one, _ in run.points) for runs in (early, usual)
     )
     needed = [one for run in usual for one in run.needed_s[until]]
+    waits = [least_s(run.rig, one.phase) for run in usual for one, _ in run.points]
+    bound = [max(one, min(late, fixed_s)) for one, late in zip(waits, needed, strict=True)]
     never = sum(map(math.isinf, needed))
     numbers_alone = sum(min(one, fixed_s) for one in needed)
     spent = shares(sum((one for run in early for one in run.kept_by), Counter[str]()))
@@ -263,7 +267,9 @@ def summed_up(
     return (
         f"- {words}: {seconds / before:.2f} of the time; {fixed} to this target. From the first "
         f"moment on at which their numbers met it, points needed {numbers_alone / before:.2f}. "
-        f"What kept them going: {spent}."
+        f"What kept them going: {spent}. Points that wait for their shortest time and for "
+        f"collection that may come take {sum(waits) / before:.2f} at least, and "
+        f"{sum(bound) / before:.2f} where they wait for their numbers, too."
     )
 
 
