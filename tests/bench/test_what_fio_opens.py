@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
+from labctl.capture.drive.check_target import check_target
 from labctl.capture.drive.control import DriveControl
-from labctl.capture.drive.target import check_target
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.identity.files_fio_opened import difference, read_open_files
 from labctl.capture.identity.node import find_place

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.capture.drive.target import check_target
+from labctl.capture.drive.check_target import check_target
 from labctl.capture.host.ssh import SharedConnection, SshMachine
 from labctl.config.rig import parse_rig
 from labctl.errors import ConfigurationError, Refused

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.capture.drive.target import check_target
+from labctl.capture.drive.check_target import check_target
 from labctl.capture.host.ssh import SshMachine
 from labctl.capture.identity.identify import identify
 from labctl.config.rig import parse_rig

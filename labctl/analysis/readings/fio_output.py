@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from labctl.analysis.readings.fio_clock import over_own_time
+from labctl.analysis.readings.fio_clock_result import over_own_time
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import PhaseResult
 from labctl.fio.results import FioResult, last_document, result_of

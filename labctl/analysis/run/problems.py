@@ -25,7 +25,7 @@ from labctl.analysis.readings.channel_statuses import (
     ChannelStatus,
     channel_statuses,
 )
-from labctl.analysis.readings.fio_clock import is_off, words
+from labctl.analysis.readings.fio_clock_result import is_off, words
 from labctl.analysis.readings.host_clock import host_problems
 from labctl.analysis.readings.imported import import_problems, is_imported, unconfirmed_note
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems

@@ -32,7 +32,7 @@ from labctl.analysis.readings.channel_series import (
 )
 from labctl.analysis.readings.cpu_use import CpuSample, cpu_samples, cpu_use
 from labctl.analysis.readings.edge_lag import lag_problems, rail_lags
-from labctl.analysis.readings.fio_clock import fio_clock_problem, fio_clock_result
+from labctl.analysis.readings.fio_clock_result import fio_clock_problem, fio_clock_result
 from labctl.analysis.readings.fio_output import read_output
 from labctl.analysis.readings.host_clock import host_clock_result
 from labctl.analysis.readings.live_iops import LIVE_IOPS, iops_between, repeatability_in_parts
@@ -54,8 +54,9 @@ from labctl.analysis.run.temperatures import temperatures_of
 from labctl.analysis.run.unsound_rails import UnsoundRail, unsound_rails, without_unsound
 from labctl.analysis.stats.ended_points import watts_ended_with
 from labctl.analysis.stats.uncertainty import ratio
+from labctl.analysis.steady_state.rounds import steady_rounds_of
 from labctl.analysis.steady_state.rule import steady_throughout
-from labctl.analysis.steady_state.window_means import steady_rounds_of, window_means
+from labctl.analysis.steady_state.window_means import window_means
 from labctl.analysis.throttling.detection import find_throttling, throttled_s, throttled_stretches
 from labctl.analysis.throttling.run_signals import IDLE_ROLES, run_signals
 from labctl.analysis.throttling.signals import PhaseSignals

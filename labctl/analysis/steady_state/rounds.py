@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from labctl.analysis.results import PhaseResult
+from labctl.analysis.results import PhaseResult, SteadyRounds
+from labctl.analysis.steady_state.rule import WINDOW
 from labctl.analysis.steady_state.tracking import (
     CELSIUS,
     SteadyReport,
@@ -18,6 +19,8 @@ from labctl.analysis.steady_state.tracking import (
     steady_report,
 )
 from labctl.analysis.workload import by_workload, completed_with_io
+from labctl.record.events import Event, EventKind
+from labctl.record.phase import Role
 
 
 def rounds_of(results: Sequence[PhaseResult]) -> dict[str, tuple[PhaseResult, ...]]:
@@ -93,3 +96,29 @@ def steady_reports(results: Sequence[PhaseResult]) -> tuple[SteadyReport, ...]:
     if often is not None and often.windows:
         found.append(often)
     return tuple(found)
+
+
+def steady_rounds_of(
+    events: Sequence[Event], results: Sequence[PhaseResult]
+) -> tuple[SteadyRounds, ...]:
+    """How each measured sweep with rounds ended; one that was cut off did not become steady."""
+    ended = {
+        event.data.get("sweep_number"): event.data
+        for event in events
+        if event.kind == EventKind.STEADY_STATE and isinstance(event.data.get("round"), int)
+    }
+    last: dict[tuple[int, str], int] = {}
+    for item in results:
+        if item.phase.role is Role.MEASURE and item.phase.round:
+            last[item.phase.sweep_number, item.phase.sweep] = item.phase.round
+    return tuple(
+        SteadyRounds(
+            sweep=sweep,
+            sweep_number=number,
+            rounds=done,
+            reached=bool(ended.get(number, {}).get("reached")),
+            window=(max(done - WINDOW + 1, 1), done),
+            written=ended.get(number, {}).get("ended") == "written",
+        )
+        for (number, sweep), done in last.items()
+    )

@@ -32,39 +32,12 @@ from labctl.analysis.stats.uncertainty import (
     ratio,
     student_factor,
 )
-from labctl.analysis.steady_state.rule import WINDOW
 from labctl.fio.results import bounds_notes, mean_direction
-from labctl.record.events import Event, EventKind, Outcome
+from labctl.record.events import Outcome
 from labctl.record.phase import Role
 from labctl.record.point_end import PointEnd, PointEnding
 
 SCATTER = "scatter between rounds"
-
-
-def steady_rounds_of(
-    events: Sequence[Event], results: Sequence[PhaseResult]
-) -> tuple[SteadyRounds, ...]:
-    """How each measured sweep with rounds ended; one that was cut off did not become steady."""
-    ended = {
-        event.data.get("sweep_number"): event.data
-        for event in events
-        if event.kind == EventKind.STEADY_STATE and isinstance(event.data.get("round"), int)
-    }
-    last: dict[tuple[int, str], int] = {}
-    for item in results:
-        if item.phase.role is Role.MEASURE and item.phase.round:
-            last[item.phase.sweep_number, item.phase.sweep] = item.phase.round
-    return tuple(
-        SteadyRounds(
-            sweep=sweep,
-            sweep_number=number,
-            rounds=done,
-            reached=bool(ended.get(number, {}).get("reached")),
-            window=(max(done - WINDOW + 1, 1), done),
-            written=ended.get(number, {}).get("ended") == "written",
-        )
-        for (number, sweep), done in last.items()
-    )
 
 
 def window_means(

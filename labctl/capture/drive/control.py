@@ -1,6 +1,6 @@
 """Act on the drive and its host besides I/O: purge, power state, CPU governor.
 
-Permission is checked elsewhere: see :mod:`labctl.capture.drive.target`.
+Permission is checked elsewhere: see :mod:`labctl.capture.drive.check_target`.
 """
 
 from __future__ import annotations

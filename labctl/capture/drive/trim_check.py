@@ -19,8 +19,8 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
+from labctl.capture.drive.check_target import check_target, wrong_target
 from labctl.capture.drive.discard_support import Discard, Promise, read_discard
-from labctl.capture.drive.target import check_target, wrong_target
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.capture.host.remote_host import host_at
 from labctl.capture.identity.block_devices import BlockDevices, read_block_devices

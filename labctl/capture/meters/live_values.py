@@ -38,7 +38,7 @@ STALE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class RecentValues:
     """The newest readings of a channel: at least one, times ascend, on the host's clock."""
 
     t_ns: Ints
@@ -55,12 +55,12 @@ class Recent:
         return float(self.values[-1])
 
     @classmethod
-    def of(cls, value: float | None) -> Recent | None:
+    def of(cls, value: float | None) -> RecentValues | None:
         """One reading; None without a value."""
         return None if value is None else cls(np.zeros(1, np.int64), np.array([value]))
 
 
-def recent(t_ns: Ints, values: Floats, interval_s: float) -> Recent | None:
+def recent(t_ns: Ints, values: Floats, interval_s: float) -> RecentValues | None:
     """Of readings on the host's clock those of the last ``LIVE_S``, or the last two; None without
     any. ``interval_s`` is the nominal one."""
     if not len(t_ns):
@@ -69,7 +69,7 @@ def recent(t_ns: Ints, values: Floats, interval_s: float) -> Recent | None:
     ascends = np.ones(len(t_ns), np.bool_)
     ascends[:-1] = t_ns[1:] > t_ns[:-1]
     fresh = ascends & (t_ns > begin_ns)
-    return Recent(t_ns[fresh], values[fresh])
+    return RecentValues(t_ns[fresh], values[fresh])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class LiveRail:
     watts: float | None
 
 
-def live_rail(rail: RailInfo, volts: Recent | None, sensed: Recent | None) -> LiveRail:
+def live_rail(rail: RailInfo, volts: RecentValues | None, sensed: RecentValues | None) -> LiveRail:
     """A rail from the newest readings of its channels; ``sensed`` is volts across a shunt, or amps.
 
     Where the volts are measured before the shunt, its drop is taken off.
@@ -91,7 +91,7 @@ def live_rail(rail: RailInfo, volts: Recent | None, sensed: Recent | None) -> Li
     if sensed is None:
         return LiveRail(None if rail.drop_ohm else mean_volts, None, None)
     amps = sensed.values / rail.shunt_ohm if rail.shunt_ohm else sensed.values
-    mean_amps = Recent(sensed.t_ns, amps).mean
+    mean_amps = RecentValues(sensed.t_ns, amps).mean
     if volts is None or mean_volts is None:
         return LiveRail(None, mean_amps, None)
     origin_ns = sensed.t_ns[0]
@@ -149,7 +149,7 @@ class _Newest:
         self._blocks.clear()
         self._n = 0
 
-    def recent(self, now_ns: int) -> Recent | None:
+    def recent(self, now_ns: int) -> RecentValues | None:
         """What it shows now; None when that is nothing, or too old.
 
         A reading of a device clock was made before it came: the block that came with the least
@@ -282,7 +282,7 @@ class Monitor:
             }
             return self._celsius(found)
 
-    def _celsius(self, recent: Mapping[str, Recent | None]) -> dict[str, float]:
+    def _celsius(self, recent: Mapping[str, RecentValues | None]) -> dict[str, float]:
         shown = {sensor: recent.get(name) for sensor, name in self._temperatures.items()}
         return {sensor: one.newest for sensor, one in shown.items() if one is not None}
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from instruments.reading import Block
-from labctl.capture.drive import target
+from labctl.capture.drive import check_target
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.drive_host import DriveHost
 from labctl.capture.identity.node import DrivePlace
@@ -76,7 +76,7 @@ class RigActions:
         Refused."""
         await self._wait_for_host()
         return await asyncio.to_thread(
-            target.check_targets,
+            check_target.check_targets,
             self.rig,
             phases,
             self.runs_root,
@@ -199,12 +199,13 @@ class RigActions:
         """Choose the CPU frequency governor. Raises RunFailed."""
         next(iter(self.controls.values())).set_governor(governor)
 
-    def drive_celsius(self) -> dict[str, float]:
-        """Each drive's own temperature now, or the hottest of the sensors that it has, by drive.
+    def drive_celsius(self, by_sensor: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Each drive's own temperature, or the hottest of the sensors that it has, by drive.
 
-        Sensors that are no drive's count only where there is one drive, or none of theirs is known.
+        ``by_sensor``: what a view has of them; None: those of now. Sensors that are no drive's
+        count only where there is one drive, or none of theirs is known.
         """
-        found = self.monitor.celsius()
+        found = self.monitor.celsius() if by_sensor is None else by_sensor
         owners = self.rig.temperature_drives()
         celsius = {}
         for drive in self.drives:

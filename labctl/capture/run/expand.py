@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labctl.analysis.steady_state.meters_part import meters_part, reachable_pct
-from labctl.capture.drive import target
+from labctl.capture.drive import check_target
 from labctl.capture.host.ssh import machine_at
 from labctl.capture.run.live_points import rails_of_drives
 from labctl.config.plan import Plan
@@ -72,5 +72,8 @@ def size_of_drives(rig: Rig) -> int | None:
     known."""
     machine = machine_at(rig.file.host)
     return smallest(
-        [drive.size_bytes or target.size_of(drive.target, machine) for drive in rig.drives.values()]
+        [
+            drive.size_bytes or check_target.size_of(drive.target, machine)
+            for drive in rig.drives.values()
+        ]
     )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from instruments.reading import Batch
-from labctl.capture.drive import target
+from labctl.capture.drive import check_target
 from labctl.capture.drive.changed_settings import POWER_MEASUREMENT
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.smart_watch import DriveWatch, watching_drive
@@ -177,7 +177,9 @@ class Run:
         versions = software.versions(fio)
         if where != LOCAL:
             versions |= await asyncio.to_thread(software.versions_of_host, machine, where)
-        await asyncio.to_thread(target.check_targets, rig, self.phases, self._runs_root, machine)
+        await asyncio.to_thread(
+            check_target.check_targets, rig, self.phases, self._runs_root, machine
+        )
         states = {
             name: await asyncio.to_thread(
                 identify, machine, drive.target, drive.engine, drive.smart_device

@@ -90,7 +90,9 @@ class Supervisor:
         with contextlib.suppress(OSError):  # the journal reports it; the other limits hold
             free_bytes = shutil.disk_usage(actions.journal.path).free
         running_s = (now_ns - self._began_ns) / NS_PER_S
-        sample = GuardSample(actions.monitor.view(), actions.drive_celsius(), free_bytes, running_s)
+        view = actions.monitor.view()
+        celsius = actions.drive_celsius(view.celsius)
+        sample = GuardSample(view, celsius, free_bytes, running_s)
         tripped, over = self._guard.changes(sample, now_ns / NS_PER_S)
         for trip in over:
             event(EventKind.GUARD_OVER, limit=trip.limit)

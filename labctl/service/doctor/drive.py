@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from labctl.capture.drive import target
+from labctl.capture.drive import check_target
 from labctl.capture.drive.changed_settings import limit_words
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.machine import Machine
@@ -71,7 +71,7 @@ def check_rights(
     purges = any(phase.pattern is Pattern.PURGE for phase in phases)
     writes = any(phase.writes for phase in phases)
     try:
-        place = target.check_target(rig, phases, runs_root, machine, whole_drive=purges)
+        place = check_target.check_target(rig, phases, runs_root, machine, whole_drive=purges)
     except LabctlError as error:
         for line in str(error).splitlines():
             yield trouble(DRIVE, line)
@@ -83,7 +83,7 @@ def check_rights(
         yield trouble(DRIVE, unreadable, "run labctl as root, or join the device's group (disk)")
     elif writes:
         yield ok(DRIVE, "the plan writes to it, and every rule for that is kept")
-        if held := target.what_it_holds(rig, machine):
+        if held := check_target.what_it_holds(rig, machine):
             yield warning(
                 DRIVE,
                 f"it holds {', '.join(held)}, which nobody has open and the plan destroys",
@@ -96,7 +96,7 @@ def check_rights(
 def check_distinct(rig: Rig, machine: Machine) -> Iterator[Check]:
     """Whether no two of the rig's drives are the same device."""
     try:
-        target.refuse_twice(rig, machine)
+        check_target.refuse_twice(rig, machine)
     except LabctlError as error:
         yield trouble(DRIVE, str(error))
 

@@ -11,7 +11,7 @@ from instruments.drivers.fixed_voltage import SOURCE as NOT_MEASURED
 from labctl.analysis.results import Component, Estimate
 from labctl.analysis.stats.uncertainty import expanded, limit_component, scatter_of
 from labctl.capture.meters.listening import ChannelReadings
-from labctl.capture.meters.live_values import LiveRail, Recent, live_rail
+from labctl.capture.meters.live_values import LiveRail, RecentValues, live_rail
 from labctl.config.rig import Rig
 from labctl.record.header import RailInfo
 from labctl.service.doctor.checks import Check, ok, trouble, warning
@@ -33,7 +33,7 @@ def check_rails(rig: Rig, readings: Readings) -> Iterator[Check]:
     watts: dict[str, Estimate | None] = {}
     for name, info in infos.items():
         volts, sensed = readings[info.voltage], readings[info.current]
-        live = live_rail(info, Recent.of(volts.mean), Recent.of(sensed.mean))
+        live = live_rail(info, RecentValues.of(volts.mean), RecentValues.of(sensed.mean))
         watts[name] = _rail_watts_now(info, live, volts, sensed)
         if live.volts is None:
             silent = info.voltage if volts.mean is None else info.current

@@ -19,7 +19,7 @@ from labctl.capture.meters.live_values import (
     MOST_RECENT,
     STALE_S,
     LiveRail,
-    Recent,
+    RecentValues,
     View,
     live_rail,
     recent,
@@ -141,7 +141,7 @@ class RunView:
         found = self._recent(name)
         return None if found is None else found.newest
 
-    def _recent(self, name: str) -> Recent | None:
+    def _recent(self, name: str) -> RecentValues | None:
         """What a channel shows now, on the run's timebase; None when it is not known."""
         file = self._path / CHANNELS_DIR / name
         channel = self._channels.get(name)

@@ -34,7 +34,8 @@ from labctl.analysis.compare.points import named_points
 from labctl.analysis.compare.repeats import Basis
 from labctl.analysis.results import Estimate, RunSummary, TemperatureResult
 from labctl.analysis.run.summary import summarise
-from labctl.analysis.steady_state.window_means import rounds_of_mean, steady_rounds_of, window_means
+from labctl.analysis.steady_state.rounds import steady_rounds_of
+from labctl.analysis.steady_state.window_means import rounds_of_mean, window_means
 from labctl.cli.results.compare import app, compare_runs
 from labctl.cli.results.repeats import repeats
 from labctl.config.plan import parse_plan

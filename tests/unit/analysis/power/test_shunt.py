@@ -16,7 +16,7 @@ from labctl.analysis.power.shunt import UNKNOWN_KELVIN, burden_problems, tempera
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.results import Component, PhaseResult, RailResult
-from labctl.capture.meters.live_values import Recent, live_rail
+from labctl.capture.meters.live_values import RecentValues, live_rail
 from labctl.record.header import ChannelInfo, RailInfo
 from tests.unit.config.test_rig import RIG, mistakes, parse_rig
 
@@ -178,10 +178,10 @@ def test_what_is_known_of_a_shunt_is_corrected(
 
 def test_the_live_view_takes_the_drop_off_too() -> None:
     info = replace(SHUNT, volts_at="supply")
-    assert live_rail(info, Recent.of(12.1), Recent.of(0.1)).watts == pytest.approx(12.0)
-    assert live_rail(info, Recent.of(12.1), None).volts is None
+    assert live_rail(info, RecentValues.of(12.1), RecentValues.of(0.1)).watts == pytest.approx(12.0)
+    assert live_rail(info, RecentValues.of(12.1), None).volts is None
     at_drive = replace(info, volts_at="drive")
-    assert live_rail(at_drive, Recent.of(12.0), Recent.of(0.1)).volts == 12.0
+    assert live_rail(at_drive, RecentValues.of(12.0), RecentValues.of(0.1)).volts == 12.0
 
 
 def phases_of(result: RailResult) -> list[PhaseResult]:

@@ -13,10 +13,10 @@ import pytest
 from labctl.analysis.compare.comparison import Change, relative_change
 from labctl.analysis.results import Component, Estimate, PhaseResult, RunSummary
 from labctl.analysis.stats.uncertainty import expanded_u
+from labctl.analysis.steady_state.rounds import steady_rounds_of
 from labctl.analysis.steady_state.window_means import (
     SCATTER,
     scatter_u,
-    steady_rounds_of,
     window_means,
 )
 from labctl.config.plan import parse_plan

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.capture.drive.target import check_target
+from labctl.capture.drive.check_target import check_target
 from labctl.config.rig import Rig, parse_rig
 from labctl.errors import ConfigurationError, Refused
 from labctl.record.phase import Pattern, Phase, Role

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.capture.drive.target import check_target, size_of, what_it_holds
+from labctl.capture.drive.check_target import check_target, size_of, what_it_holds
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.identity.block_devices import read_block_devices
 from labctl.errors import Refused

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.capture.drive.target import check_target
+from labctl.capture.drive.check_target import check_target
 from labctl.capture.host.machine import LocalMachine
 from labctl.errors import Refused
 from tests.unit.capture.drive.test_safety import READ, rig

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labctl.capture.drive import users
-from labctl.capture.drive.target import check_target
+from labctl.capture.drive.check_target import check_target
 from labctl.capture.host.machine import Completed
 from labctl.errors import ConfigurationError, Refused
 from tests.unit.capture.drive.test_safety import READ, WRITE, rig

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labctl.analysis.run.summary import summarise
-from labctl.capture.drive.target import check_targets
+from labctl.capture.drive.check_target import check_targets
 from labctl.capture.identity.node import DrivePlace, Node
 from labctl.capture.identity.opened_target import OpenedTarget
 from labctl.capture.identity.sharing import shared_ports, what_they_share
