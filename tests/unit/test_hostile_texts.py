@@ -321,7 +321,7 @@ def test_what_is_printable_can_be_drawn() -> None:
     """Over what it cannot draw, vl-convert ends the process: so in a process of its own."""
     odd = "\ufdd0\U0001fffe\ue000\u200b\ufeff\u00ad\u2060\ufff9\U000e0041\u0378\u0300\u200d"
     code = (
-        "import sys; from labctl.report.charts.theme import static_svg, png_of_svg\n"
+        "import sys; from labctl.report.charts.static_svg import static_svg, png_of_svg\n"
         "text = sys.argv[1]\n"
         "spec = {'title': text, 'data': {'values': [{text: text, 'b': 1}]}, 'mark': 'bar',"
         " 'encoding': {'x': {'field': 'b', 'title': text, 'type': 'nominal'}}}\n"

@@ -17,7 +17,7 @@ from labctl.analysis.compare.comparison import (
 from labctl.analysis.compare.points import QUANTITIES, ComparedQuantity, named_points, of_drive
 from labctl.analysis.numbers import latency_text, repeatable_text, utc
 from labctl.analysis.results import Estimate, RunSummary
-from labctl.report.charts.small_multiples import PanelGrid, panel_title, top_legend
+from labctl.report.charts.small_multiples import PanelGrid, charts_in_rows, panel_title, top_legend
 from labctl.report.charts.theme import (
     INK,
     LATENCY,
@@ -26,7 +26,6 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     hues,
     plain,

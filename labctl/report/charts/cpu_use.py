@@ -5,14 +5,13 @@ from __future__ import annotations
 import altair as alt
 
 from labctl.analysis.results import RunSummary
-from labctl.report.charts.small_multiples import PanelGrid, panel_title
+from labctl.report.charts.small_multiples import PanelGrid, charts_in_rows, panel_title
 from labctl.report.charts.theme import (
     CELL_INK,
     Chart,
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     plain,
 )

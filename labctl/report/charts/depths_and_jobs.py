@@ -6,8 +6,13 @@ from collections.abc import Sequence
 
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.report.charts.number_table import Field, TableAxes, number_table
-from labctl.report.charts.small_multiples import throttle_words
-from labctl.report.charts.theme import Chart, Datasets, Spec, charts_in_rows, finished
+from labctl.report.charts.small_multiples import charts_in_rows, throttle_words
+from labctl.report.charts.theme import (
+    Chart,
+    Datasets,
+    Spec,
+    finished,
+)
 from labctl.report.panels import LARGE_BLOCK_BYTES, depths_and_jobs
 
 _WIDTH = 300

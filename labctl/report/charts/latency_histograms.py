@@ -14,7 +14,13 @@ from labctl.analysis.results import RunSummary
 from labctl.analysis.run.problems import latencies_are_valid
 from labctl.fio.histogram import STEP
 from labctl.fio.results import Direction
-from labctl.report.charts.small_multiples import WIDTHS, columns_of, panel_title, top_legend
+from labctl.report.charts.small_multiples import (
+    WIDTHS,
+    charts_in_rows,
+    columns_of,
+    panel_title,
+    top_legend,
+)
 from labctl.report.charts.theme import (
     GRID,
     HUES,
@@ -24,7 +30,6 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     log_ticks,
     plain,

@@ -10,7 +10,14 @@ from typing import Any
 import altair as alt
 
 from labctl.analysis.numbers import latency_text, prefixed, significant
-from labctl.report.charts.theme import CELL_INK, CELL_RED, Datasets, Row, Spec, plain
+from labctl.report.charts.theme import (
+    CELL_INK,
+    CELL_RED,
+    Datasets,
+    Row,
+    Spec,
+    plain,
+)
 
 
 @dataclass(frozen=True, slots=True)

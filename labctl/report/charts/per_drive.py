@@ -9,7 +9,7 @@ import altair as alt
 from labctl.analysis.numbers import prefixed, with_uncertainty
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run import drives as run_drives
-from labctl.report.charts.small_multiples import PanelGrid, panel_title, top_legend
+from labctl.report.charts.small_multiples import PanelGrid, charts_in_rows, panel_title, top_legend
 from labctl.report.charts.theme import (
     GROUPED,
     PREFIXED,
@@ -17,7 +17,6 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     hues,
     plain,

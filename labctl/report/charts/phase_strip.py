@@ -9,7 +9,14 @@ import altair as alt
 
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.record.phase import Pattern, Phase, Role, format_size
-from labctl.report.charts.theme import BANDS, IDLE_BAND, INK, PREPARE_BAND, Datasets, Row
+from labctl.report.charts.theme import (
+    BANDS,
+    IDLE_BAND,
+    INK,
+    PREPARE_BAND,
+    Datasets,
+    Row,
+)
 from labctl.report.charts.time_axis import WIDTH, TimeAxis
 from labctl.report.panels import axis_of
 

@@ -11,7 +11,7 @@ from labctl.analysis.numbers import with_uncertainty
 from labctl.analysis.power.sliding_maxima import WINDOWS_S
 from labctl.analysis.results import PhaseResult, RunSummary, length_text
 from labctl.record.phase import Role
-from labctl.report.charts.small_multiples import WIDTHS, columns_of
+from labctl.report.charts.small_multiples import WIDTHS, charts_in_rows, columns_of
 from labctl.report.charts.theme import (
     HUES,
     SOFT,
@@ -19,7 +19,6 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     linear_y,
     plain,

@@ -20,7 +20,13 @@ from labctl.analysis.numbers import (
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.run.problems import latencies_are_valid
 from labctl.report import key_figures
-from labctl.report.charts.small_multiples import PanelGrid, panel_title, throttle_words, top_legend
+from labctl.report.charts.small_multiples import (
+    PanelGrid,
+    charts_in_rows,
+    panel_title,
+    throttle_words,
+    top_legend,
+)
 from labctl.report.charts.theme import (
     GROUPED,
     HUES,
@@ -31,7 +37,6 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     hues,
     log_ticks,

@@ -1,6 +1,6 @@
-"""What every chart of a report has in common: colours, theme, data inside, and its picture.
+"""What every chart of a report has in common: colours, theme, and its data inside.
 
-A chart is a Vega-Lite specification: the page draws it, and :func:`static_svg` turns the same
+A chart is a Vega-Lite specification: the page draws it, and ``static_svg.py`` turns the same
 specification into a picture, both without a network.
 """
 
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import altair as alt
-import vl_convert
 
 Row = dict[str, Any]
 Spec = dict[str, Any]
@@ -39,8 +37,6 @@ DARK_HUES = (
 BANDS, IDLE_BAND, PREPARE_BAND = ("#c9dbe8", "#dfeaf2"), "#f0f0f0", "#e3d9c6"
 """Behind the names of phases in turn, of idling, and of what prepares the drive."""
 
-PNG_SCALE = 2.0
-"""Pixels of a picture per pixel of the chart."""
 PREFIXED = "abs(datum.value) < 1 ? format(datum.value, '.6~r') : format(datum.value, '~s')"
 """Labels of an axis of large numbers: 0, 50k, 100k. Small ones stay as they are: 0.8, not 800m."""
 GROUPED = "format(datum.value, ',.6~r')"
@@ -159,14 +155,6 @@ def plain(chart: Any) -> Spec:
     return {key: value for key, value in spec.items() if key not in ("$schema", "config")}
 
 
-def charts_in_rows(parts: list[Spec], columns: int) -> Spec:
-    """Charts in rows of ``columns``; a single one is not joined.
-
-    Altair would copy every part again and again: a run of 200 phases took 20 s.
-    """
-    return parts[0] if len(parts) == 1 else {"concat": parts, "columns": columns, "spacing": 20}
-
-
 def finished(name: str, title: str, caption: str, body: Spec, datasets: Datasets) -> Chart:
     """The chart in the theme of all charts, with its title above it and its data inside."""
     if "title" in body or "concat" not in body:
@@ -215,25 +203,3 @@ def log_ticks(low: float, high: float) -> list[float]:
 def hues(names: tuple[str, ...]) -> list[str]:
     """A colour for each name, the same for the same names."""
     return [HUES[number % len(HUES)] for number in range(len(names))]
-
-
-@cache
-def vegalite_version() -> str:
-    """The Vega-Lite that draws: that of altair, or the newest that vl-convert has."""
-    known: list[str] = vl_convert.get_vegalite_versions()
-    wanted = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    return wanted if wanted in known else known[-1]
-
-
-def static_svg(spec: Spec) -> str:
-    """The chart as SVG, drawn here: no browser, no network.
-
-    Without what a mouse selects: that is clipped by an area which Vega numbers anew each time.
-    """
-    still = {key: value for key, value in spec.items() if key != "params"}
-    return str(vl_convert.vegalite_to_svg(still, vl_version=vegalite_version()))
-
-
-def png_of_svg(svg: str) -> bytes:
-    """An SVG as PNG, sharp enough for print."""
-    return bytes(vl_convert.svg_to_png(svg, scale=PNG_SCALE))

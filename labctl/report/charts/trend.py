@@ -15,7 +15,7 @@ from labctl.analysis.compare.series_table import WATCHED
 from labctl.analysis.compare.trend_results import TrendRow, TrendSeries
 from labctl.analysis.numbers import significant, utc
 from labctl.analysis.stats.series_candidates import CandidateKind
-from labctl.report.charts.small_multiples import top_legend
+from labctl.report.charts.small_multiples import charts_in_rows, top_legend
 from labctl.report.charts.theme import (
     HUES,
     INK,
@@ -27,7 +27,6 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     plain,
     signed,

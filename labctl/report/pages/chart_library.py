@@ -19,7 +19,7 @@ from pathlib import Path
 import vl_convert
 
 from labctl.record.atomic_write import write_atomically
-from labctl.report.charts.theme import vegalite_version
+from labctl.report.charts.static_svg import vegalite_version
 from labctl.report.user_cache import OTHERS_WRITE, user_cache
 
 _EMBED_SNIPPET = "window.vegaEmbed = vegaEmbed;"

@@ -11,7 +11,8 @@ from labctl.analysis.compare.repeats import Basis
 from labctl.analysis.numbers import repeatable_text
 from labctl.analysis.results import RunSummary
 from labctl.report.charts.comparison import comparison_charts, drive_names
-from labctl.report.charts.theme import signed, static_svg
+from labctl.report.charts.static_svg import static_svg
+from labctl.report.charts.theme import signed
 from labctl.report.pages.offline_page import Drawn, offline_page
 from labctl.report.review_charts.drives_together import drives_together
 from labctl.report.review_charts.review_chart import Figure

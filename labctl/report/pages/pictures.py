@@ -12,7 +12,8 @@ import vl_convert
 
 from labctl.record.atomic_write import write_atomically
 from labctl.record.bounded_read import read_small
-from labctl.report.charts.theme import Chart, png_of_svg, static_svg, vegalite_version
+from labctl.report.charts.static_svg import png_of_svg, static_svg, vegalite_version
+from labctl.report.charts.theme import Chart
 
 _MOST_BYTES = 50_000_000
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from labctl.analysis.compare.gate import GateResult
 from labctl.analysis.compare.series_table import WATCHED
 from labctl.analysis.compare.trend_results import Trend, TrendSeries, TrendVerdict
-from labctl.report.charts.theme import static_svg
+from labctl.report.charts.static_svg import static_svg
 from labctl.report.charts.trend import trend_charts
 from labctl.report.pages.offline_page import Drawn, offline_page
 from labctl.report.trend_words import (

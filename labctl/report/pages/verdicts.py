@@ -10,7 +10,8 @@ from labctl.analysis.run.drives import runs_of_drives
 from labctl.analysis.run.timeline import timeline
 from labctl.record.reader import RunRecord
 from labctl.report.charts.power_verdict import BINS, verdict_chart, window_of
-from labctl.report.charts.theme import Chart, signed, static_svg
+from labctl.report.charts.static_svg import static_svg
+from labctl.report.charts.theme import Chart, signed
 from labctl.report.key_figures import source_words
 from labctl.report.pages.offline_page import Drawn, offline_page
 

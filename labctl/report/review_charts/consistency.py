@@ -13,12 +13,12 @@ from labctl.analysis.results import PhaseResult
 from labctl.analysis.run.timeline import timeline
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S
+from labctl.report.charts.small_multiples import charts_in_rows
 from labctl.report.charts.theme import (
     RED,
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     linear_y,
     log_y,

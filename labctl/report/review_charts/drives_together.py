@@ -15,7 +15,7 @@ import altair as alt
 
 from labctl.analysis.numbers import latency_text, prefixed
 from labctl.record.phase import format_size
-from labctl.report.charts.small_multiples import top_legend
+from labctl.report.charts.small_multiples import charts_in_rows, top_legend
 from labctl.report.charts.theme import (
     INK,
     LATENCY,
@@ -24,7 +24,6 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     hues,
     linear_y,

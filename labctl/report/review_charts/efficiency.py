@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from labctl.analysis.methods.idle import IdleResult
 from labctl.analysis.numbers import estimate_columns, with_uncertainty
 from labctl.analysis.results import PhaseResult
-from labctl.report.charts.small_multiples import throttle_words
-from labctl.report.charts.theme import Datasets, Row, charts_in_rows, finished
+from labctl.report.charts.small_multiples import charts_in_rows, throttle_words
+from labctl.report.charts.theme import Datasets, Row, finished
 from labctl.report.panels import LARGE_BLOCK_BYTES
 from labctl.report.review_charts.review_chart import (
     AMBER,

@@ -16,12 +16,11 @@ from labctl.analysis.numbers import estimate_columns
 from labctl.analysis.results import PhaseResult
 from labctl.record.phase import format_size
 from labctl.report.charts.number_table import Field, TableAxes, number_table
-from labctl.report.charts.small_multiples import throttle_words
+from labctl.report.charts.small_multiples import charts_in_rows, throttle_words
 from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     log_y,
     plain,

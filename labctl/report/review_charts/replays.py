@@ -6,7 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from labctl.analysis.methods.replays import BOUND, ReplayResult
-from labctl.report.charts.theme import Datasets, Row, charts_in_rows, finished, hues
+from labctl.report.charts.small_multiples import charts_in_rows
+from labctl.report.charts.theme import (
+    Datasets,
+    Row,
+    finished,
+    hues,
+)
 from labctl.report.review_charts.review_chart import Figure, bars
 
 REPLAY_COLOURS = hues(("a", "b", "c", "d"))

@@ -13,6 +13,7 @@ import altair as alt
 
 from labctl.analysis.numbers import estimate_columns, latency_text, prefixed, with_uncertainty
 from labctl.analysis.results import Estimate, PhaseResult
+from labctl.report.charts.small_multiples import charts_in_rows
 from labctl.report.charts.theme import (
     GROUPED,
     INK,
@@ -22,7 +23,6 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     hues,
     plain,
     triangles,

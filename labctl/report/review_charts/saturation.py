@@ -15,7 +15,7 @@ from labctl.analysis.numbers import estimate_columns
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.steady_state.rule import WINDOW
 from labctl.record.reader import RunRecord
-from labctl.report.charts.small_multiples import throttle_words
+from labctl.report.charts.small_multiples import charts_in_rows, throttle_words
 from labctl.report.charts.theme import (
     GROUPED,
     INK,
@@ -25,7 +25,6 @@ from labctl.report.charts.theme import (
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     linear_y,
     log_y,

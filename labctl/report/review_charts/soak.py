@@ -12,13 +12,13 @@ from labctl.analysis.results import RunSummary
 from labctl.analysis.run.timeline import Curve, Timeline, timeline
 from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
+from labctl.report.charts.small_multiples import charts_in_rows
 from labctl.report.charts.theme import (
     INK,
     RED,
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     linear_y,
     plain,

@@ -8,13 +8,13 @@ from typing import Any
 import altair as alt
 
 from labctl.analysis.steady_state.tracking import SteadyReport, SteadyWindow
+from labctl.report.charts.small_multiples import charts_in_rows
 from labctl.report.charts.theme import (
     INK,
     RED,
     Datasets,
     Row,
     Spec,
-    charts_in_rows,
     finished,
     linear_y,
     plain,

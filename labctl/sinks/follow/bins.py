@@ -216,7 +216,7 @@ def _time_in_bins(t: Floats, bins: Ints, edges: Floats) -> Floats:
     return spent_ns
 
 
-class RailStream(BinStream):
+class RailBins(BinStream):
     """Volts, amps and watts of one rail."""
 
     def __init__(

@@ -27,7 +27,7 @@ from labctl.record.layout import EVENTS_FILE
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 from labctl.sinks.cursor import Cursor
-from labctl.sinks.follow.bins import BinStream, ChannelStream, RailStream
+from labctl.sinks.follow.bins import BinStream, ChannelStream, RailBins
 from labctl.sinks.follow.ended_phase import ended_phase
 from labctl.sinks.follow.event_points import NOT_SHOWN, event_point, throttle_point, withdrawn_point
 from labctl.sinks.follow.growing_channel import GrowingChannel
@@ -162,7 +162,7 @@ class Follower:
             }
             tags = {**self._tags_of(rail.drive), "rail": rail.name}
             streams.append(
-                RailStream(
+                RailBins(
                     *(f"power.{rail.name}", volts, amps, tags, grid_ns),
                     *(full_rate, nominal, rail.drop_ohm),
                 )

@@ -18,7 +18,8 @@ from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
 from labctl.report.charts.alignment import alignment_chart
 from labctl.report.charts.run_charts import run_charts
-from labctl.report.charts.theme import Chart, static_svg
+from labctl.report.charts.static_svg import static_svg
+from labctl.report.charts.theme import Chart
 from labctl.report.charts.time_axis import WIDTH
 from tests.unit.importing.exported import Clock as Shown
 from tests.unit.importing.exported import bench, meter_of

@@ -13,7 +13,7 @@ from labctl.fio.histogram import histogram
 from labctl.fio.results import Direction
 from labctl.report.charts.latency_histograms import latency_histograms
 from labctl.report.charts.run_charts import run_charts
-from labctl.report.charts.theme import static_svg
+from labctl.report.charts.static_svg import static_svg
 from labctl.report.pages.report_files import REVIEW_FILE
 from labctl.report.pages.review import write_review
 from tests.unit.fio.test_histogram import bins_around

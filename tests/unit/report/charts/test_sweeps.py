@@ -13,8 +13,9 @@ import pytest
 from labctl.analysis.results import Cause, PhaseResult, RunSummary
 from labctl.config.sweeps import Sweep
 from labctl.report.charts.run_charts import run_charts
+from labctl.report.charts.static_svg import png_of_svg, static_svg
 from labctl.report.charts.sweeps import sweep_charts
-from labctl.report.charts.theme import CELL_INK, CELL_RED, dark_css, png_of_svg, static_svg
+from labctl.report.charts.theme import CELL_INK, CELL_RED, dark_css
 from tests.unit.report_sample import DEPTHS, plan, qd_sweep, record_of, summary_of, throttled
 from tests.unit.vega_lite import assert_valid
 

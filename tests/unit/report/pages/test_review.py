@@ -20,7 +20,7 @@ from labctl.analysis.steady_state.rounds import tracked_report
 from labctl.cli.results.report import make_report
 from labctl.config.sweeps import Sweep
 from labctl.record.reader import RunRecord
-from labctl.report.charts.theme import static_svg
+from labctl.report.charts.static_svg import static_svg
 from labctl.report.pages.report_files import wants_review
 from labctl.report.pages.review import review_figures, write_review
 from labctl.report.review_charts.conditioned import conditioned_figure
