@@ -164,7 +164,7 @@ WRITES = """
 name = "collects-garbage"
 idle_before_s = 2
 idle_after_s = 0
-until_pct = { watts = 40 }
+until_pct = { watts = 60 }
 [[sweeps]]
 pattern = "randwrite"
 queue_depth = 8

@@ -28,7 +28,7 @@ def laid_out(page: Path, folder: Path) -> str:
     assert CHROMIUM is not None
     command = [
         CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu",
-        f"--window-size={NARROWEST_PX},3000", "--virtual-time-budget=20000",
+        f"--window-size={NARROWEST_PX},3000", "--virtual-time-budget=60000",
         f"--user-data-dir={folder}", "--dump-dom", page.as_uri(),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
