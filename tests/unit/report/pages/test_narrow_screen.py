@@ -29,6 +29,7 @@ def laid_out(page: Path, folder: Path) -> str:
     command = [
         CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu",
         f"--window-size={NARROWEST_PX},3000", "--virtual-time-budget=60000",
+        "--run-all-compositor-stages-before-draw",
         f"--user-data-dir={folder}", "--dump-dom", page.as_uri(),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
