@@ -101,8 +101,12 @@ def _goes_on(before: Document, after: Document) -> bool:
 
 
 def _worked_ms(job: dict[str, Any]) -> int:
-    """Its runtime; that of a job which waits for others counts, too, without any I/O (3.33)."""
-    return runtime_ms(job) if _work_document_ios(job) else 0
+    """Its runtime. ``job_runtime`` of a job which waits for others counts, too (3.33): without any
+    I/O, and still beside the first one, whose own runtime is 0."""
+    sides = [side for side in sections_of(job).values() if total_ios(side)]
+    if sides and all(number(side.get("runtime")) == 0 for side in sides):
+        return 0
+    return runtime_ms(job) if sides else 0
 
 
 def _stamp_s(document: Document) -> float:
