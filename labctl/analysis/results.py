@@ -97,6 +97,11 @@ class Series:
         )
 
 
+def no_watts_note(rail: str, why: str) -> str:
+    """The note of a phase in which a rail has no watts; without ``why`` how each of them begins."""
+    return f"{rail}: no watts, {why}"
+
+
 def length_text(seconds: float) -> str:
     """A length of time as a person writes it: ``100 µs``, ``1 s``, ``15 min``."""
     if seconds >= 120 and seconds % 60 == 0:

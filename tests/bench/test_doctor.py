@@ -18,13 +18,13 @@ from instruments.simulated.meter_kit.faults import Fault
 from labctl.capture.identity.nvme_pages import parse_smart_log
 from labctl.config.rig import load_rig
 from labctl.service.doctor import examination
-from labctl.service.doctor.meters import TODO
+from labctl.service.doctor.meters import TODO_OF_STATUS
 from tests.forked_labctl import labctl
 from tests.json_schemas import validate
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(120)]
 
-BUSY = TODO[Status.UNREADABLE]
+BUSY = TODO_OF_STATUS[Status.UNREADABLE]
 """What is said of a meter whose answers a busy host takes too late to know their time."""
 
 

@@ -8,7 +8,7 @@ moment cannot exclude:
 - *a straight line that goes on to the longest time*: the one that the middle of all phases shows
   by its scatter, up or down, with the uncertainty of what it shows;
 - *that a spectrum which rises as far down as the phase shows it goes on to rise*, as 1/f down to
-  once in a day, until half of the phases have excluded it (``TELLS``);
+  once in a day, until half of the phases have excluded it (``FEWEST_TO_EXCLUDE``);
 - *collection that has yet to begin*, where the process writes.
 """
 
@@ -39,7 +39,7 @@ that is what counts as the truth."""
 ONE_SIDED = 1.69
 """Standard deviations that a normal error exceeds to one side in 4.55 % of cases."""
 
-TELLS = 10
+FEWEST_TO_EXCLUDE = 10
 """Cosine coefficients of a flat spectrum from which half of the phases pass the best test that lets
 one in twenty pass of one that rises as 1/f below them; level and corner are known (Neyman and
 Pearson's lemma; without the level it takes 14)."""
@@ -101,8 +101,8 @@ def unseen(rise: Rise, seconds: Floats) -> Floats:
     more = rise.level - rise.below * hertz  # of each e-fold of the frequency
     in_means = np.sinc(np.outer(seconds, hertz)) ** 2 * more
     square = in_means.mean(axis=1) * np.log(rise.ends_hertz * SLOWEST_S)
-    told = 2 * seconds * rise.ends_hertz >= TELLS
-    found: Floats = np.where(told, 0.0, np.sqrt(square))
+    excluded = 2 * seconds * rise.ends_hertz >= FEWEST_TO_EXCLUDE
+    found: Floats = np.where(excluded, 0.0, np.sqrt(square))
     return found
 
 

@@ -11,7 +11,7 @@ from labctl.analysis.steady_state.enough import Target
 from labctl.analysis.steady_state.slow_part import OF_FLICKER, SLOWEST_S
 from tests.judge_stopping.judging import SETTLED, WITHIN
 from tests.judge_stopping.loads import Rise, correlated, flicker, white
-from tests.judge_stopping.oracle import TELLS, oracle, stated_u, unseen
+from tests.judge_stopping.oracle import FEWEST_TO_EXCLUDE, oracle, stated_u, unseen
 
 
 def test_the_oracle_knows_how_long_white_noise_takes() -> None:
@@ -49,17 +49,17 @@ def test_of_1_f_noise_it_allows_for_all_down_to_a_day() -> None:
     assert unseen(rise, seconds) ** 2 == pytest.approx(whole - known, rel=0.02)
 
 
-def test_that_memory_is_no_1_f_noise_it_is_told_by_the_time() -> None:
+def test_memory_counts_as_1_f_noise_until_half_of_the_phases_exclude_that() -> None:
     rise = correlated(0.01, 2.0).phases(np.random.default_rng(1), 1).rise
     assert rise is not None
-    told_s = TELLS * math.pi * 2.0
-    before, after = unseen(rise, np.array([told_s - 1, told_s + 1]))
-    assert before**2 > 2 * rise.below / 2 / told_s and after == 0
+    excluded_s = FEWEST_TO_EXCLUDE * math.pi * 2.0
+    before, after = unseen(rise, np.array([excluded_s - 1, excluded_s + 1]))
+    assert before**2 > 2 * rise.below / 2 / excluded_s and after == 0
 
 
 def test_half_of_flat_spectra_pass_the_best_test_for_a_rise() -> None:
     rng = np.random.default_rng(1)
-    for count, least, most in ((TELLS - 1, 0.4, 0.5), (TELLS, 0.5, 0.6)):
+    for count, least, most in ((FEWEST_TO_EXCLUDE - 1, 0.4, 0.5), (FEWEST_TO_EXCLUDE, 0.5, 0.6)):
         rises = count / np.arange(1, count + 1)
         weights = 1 - 1 / rises
         squares = rng.chisquare(1, (40_000, count))

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from labctl.analysis.numbers import with_uncertainty
 from labctl.analysis.power.blind_spots import FILLED
 from labctl.analysis.power.power_envelope import too_slow_for
-from labctl.analysis.results import Estimate, PhaseResult, RunSummary, length_text
+from labctl.analysis.results import Estimate, PhaseResult, RunSummary, length_text, no_watts_note
 from labctl.analysis.throttling.run_signals import IDLE_ROLES
 from labctl.errors import ConfigurationError, Mistake, RunFailed
 from labctl.record.drive_state import DriveState
@@ -296,7 +296,7 @@ def _measured_for_verdict(limit: PowerLimit, drive: _Drive, result: PhaseResult)
 def _lost_rails(limit: PowerLimit, drive: _Drive, result: PhaseResult) -> str:
     """What the phase's notes say of each rail without watts that a limit is about."""
     names = [rail.name for rail in drive.rails if limit.rail in ("", rail.name)]
-    begins = tuple(f"{name}: no watts" for name in names)
+    begins = tuple(no_watts_note(name, "") for name in names)
     return "; ".join(note for note in result.notes if note.startswith(begins))
 
 

@@ -23,7 +23,7 @@ from labctl.analysis.power.reading_faults import LOST_SHARE, LossTest, RepeatCou
 from labctl.analysis.power.shunt import ShuntState, shunt_state, temperature_of_shunt
 from labctl.analysis.power.volts_times_amps import BRIDGED, rail_volts
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, RailSeries
-from labctl.analysis.results import Series
+from labctl.analysis.results import Series, no_watts_note
 from labctl.analysis.stats.time_mean import (
     LOST,
     TimeMean,
@@ -325,15 +325,16 @@ class _RailWorker:
         """Why the rail has no watts."""
         name = self.rail.info.name
         if self._read and self._gaps() > 1.0 - LEAST_COVERED:
-            return (
-                f"{name}: no watts, readings cover only {self._covered():.0%} of the phase "
-                f"(at least {LEAST_COVERED:.0%} are needed)"
+            return no_watts_note(
+                name,
+                f"readings cover only {self._covered():.0%} of the phase (at least "
+                f"{LEAST_COVERED:.0%} are needed)",
             )
         counts = [high - low for low, high in (self._volts_span, self._amps_span)]
-        return (
-            f"{name}: no watts, only {counts[0]} voltage and {counts[1]} current readings lie "
-            f"wholly inside the phase (at least {FEWEST_READINGS} of each, close together, are "
-            "needed)"
+        return no_watts_note(
+            name,
+            f"only {counts[0]} voltage and {counts[1]} current readings lie wholly inside the "
+            f"phase (at least {FEWEST_READINGS} of each, close together, are needed)",
         )
 
     def plan(self, edges: NDArray[np.int64]) -> None:

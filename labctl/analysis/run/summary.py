@@ -46,6 +46,7 @@ from labctl.analysis.results import (
     RunSummary,
     SourceResistance,
     ThrottleInterval,
+    no_watts_note,
 )
 from labctl.analysis.run.drives import run_of_all, runs_of_drives, with_drives
 from labctl.analysis.run.marks import marks_of
@@ -246,7 +247,7 @@ def power_of(record: RunRecord, rails: Sequence[RailSeries], span: PhaseSpan) ->
     absent = {info.name for info in record.header.rails} - {rail.info.name for rail in rails}
     if not absent:
         return power
-    lines = tuple(f"{name}: no watts, a channel of it cannot be used" for name in sorted(absent))
+    lines = tuple(no_watts_note(name, "a channel of it cannot be used") for name in sorted(absent))
     return PhasePower(power.rails, None, None, None, power.missing + lines)
 
 

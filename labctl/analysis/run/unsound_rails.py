@@ -12,7 +12,7 @@ from labctl.analysis.power.reading_faults import LOST_WITH_LOAD, clipped, stuck_
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.channel_statuses import ChannelStatus, channel_statuses
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.analysis.results import RailResult
+from labctl.analysis.results import RailResult, no_watts_note
 from labctl.record.reader import RunRecord
 
 
@@ -117,7 +117,7 @@ def without_unsound(
     lines = []
     for name, one in unsound.items():
         bound = f": at least {bounds[name]:.4g} W" if one.at_least and name in bounds else ""
-        lines.append(f"{name}: no watts, {one.why}{bound}")
+        lines.append(no_watts_note(name, f"{one.why}{bound}"))
     sound = {name: rail for name, rail in power.rails.items() if name not in unsound}
     known = not power.missing and all(one.at_least for one in unsound.values())
     rest = PhasePower(sound, None, None, None, (*power.missing, *lines))

@@ -35,7 +35,7 @@ COARSE_FLOOR = 0.02
 NONZERO_FLOORS = 3.0
 """A mean below this many accuracy floors may be zero: its range is not judged."""
 
-TODO = {
+TODO_OF_STATUS = {
     Status.OVERLOAD: "a larger range: labctl range finds it",
     Status.HOLD: "press HOLD on the meter",
     Status.WRONG_FUNCTION: "turn the meter to the function that the rig names",
@@ -146,7 +146,7 @@ def _channel(name: str, readings: ChannelReadings) -> Iterator[Check]:
         if status is Status.MARKER:
             continue
         level = warning if readings.few(status) or status in BESIDE_VALUES else trouble
-        yield level(name, text, TODO.get(status, ""))
+        yield level(name, text, TODO_OF_STATUS.get(status, ""))
     if not readings.values and not readings.statuses:
         yield trouble(name, f"{channel.name}: no reading came", "is the meter triggering?")
         return
