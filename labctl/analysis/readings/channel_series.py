@@ -235,7 +235,8 @@ def ordered(stamps: Ints, raw: Floats) -> tuple[Ints, Floats, tuple[str, ...]]:
     if not ascending:
         backwards = int((np.diff(stamps) < 0).sum())
         if backwards:
-            problems.append(f"readings out of order in {backwards} places, sorted by time")
+            where = "1 place" if backwards == 1 else f"{backwards} places"
+            problems.append(f"readings out of order in {where}, sorted by time")
             order = np.argsort(stamps, kind="stable")
             stamps, raw = stamps[order], raw[order]
         first = np.diff(stamps, prepend=stamps[:1] - 1) > 0

@@ -322,7 +322,7 @@ def test_readings_out_of_order_are_sorted(place: int) -> None:
     raw = stamps.astype(float)
     sorted_stamps, sorted_raw, problems = ordered(stamps, raw)
     assert (sorted_stamps == np.arange(300_000)).all() and (sorted_raw == sorted_stamps).all()
-    assert problems == ("readings out of order in 1 places, sorted by time",)
+    assert problems == ("readings out of order in 1 place, sorted by time",)
 
 
 def test_readings_twice_or_not_numbers_are_dropped() -> None:
