@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from instruments.simulated.bench import Bench
 from labctl.config.rig import load_rig
 from labctl.record.events import EventKind
-from labctl.record.reader import RunRecord, find_runs
+from labctl.record.reader import RunRecord
 from labctl.service.runs.killed_runs import end_leftovers
 from tests.faults.resumed_run import Interruptible, plan_file
 
@@ -28,24 +31,29 @@ def measures(bench: Bench) -> bool:
     return bool(page[2] & 1)
 
 
-def begun_at_rest(run: Interruptible) -> bool:
-    """Whether the newest measurement was marked, and nothing was reported of one for a second.
+def is_asking_drive(labctl_pid: int) -> bool:
+    """Whether an nvme-cli of it has not ended; one that has, a stopped parent leaves a zombie."""
+    for child in psutil.Process(labctl_pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if child.name() == "nvme" and child.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
 
-    A new one is begun in each phase: the last is reported and stopped, the next is marked and
-    started, and a kill in between leaves none.
+
+def stopped_measuring(run: Interruptible, bench: Bench) -> bool:
+    """Stop labctl where it stands; whether the drive measures for it then.
+
+    A new measurement is begun in each phase: the last one is reported and stopped, the next is
+    marked and started, and a kill in between leaves none.
     """
-
-    def reported() -> list[str]:
-        (path,) = find_runs(run.runs)
-        of_measurements = (EventKind.DRIVE_MEASUREMENT, EventKind.SETTING_CHANGED)
-        return [one.kind for one in RunRecord(path).events if one.kind in of_measurements]
-
-    before = reported()
-    time.sleep(1.0)
-    after = reported()
-    return before == after and EventKind.DRIVE_MEASUREMENT in after and (
-        after[-1] == EventKind.SETTING_CHANGED
-    )  # fmt: skip
+    assert run.process is not None
+    run.process.send_signal(signal.SIGSTOP)
+    while is_asking_drive(run.process.pid):
+        time.sleep(0.01)
+    of_measurements = (EventKind.DRIVE_MEASUREMENT, EventKind.SETTING_CHANGED)
+    kinds = [one.kind for one in RunRecord(run.path).events if one.kind in of_measurements]
+    is_marked = EventKind.DRIVE_MEASUREMENT in kinds and kinds[-1] == EventKind.SETTING_CHANGED
+    return is_marked and measures(bench)
 
 
 def killed(bench: Bench, folder: Path, seconds: int) -> Interruptible:
@@ -54,9 +62,11 @@ def killed(bench: Bench, folder: Path, seconds: int) -> Interruptible:
     run.go_on()
     # the idle phase before it is too short to be killed in for sure
     run.until(EventKind.PHASE_STARTED, index=1)
-    deadline = time.monotonic() + 60
-    while not (begun_at_rest(run) and measures(bench)):
-        assert time.monotonic() < deadline
+    while not stopped_measuring(run, bench):
+        assert run.process is not None
+        run.process.send_signal(signal.SIGCONT)
+        time.sleep(0.3)
+        assert run.process.poll() is None, RunRecord(run.path).events
     run.kill()
     assert measures(bench)
     return run

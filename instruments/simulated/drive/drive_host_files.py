@@ -178,10 +178,10 @@ class DriveHostFiles:
             value = int(command.read_text(encoding="ascii"))
             own.set(value)
             self._set_feature(_POWER_MEASUREMENT, value)
-            changed = True
-        if changed:
             self._write_page(f"log-{_POWER_MEASUREMENT}", own.page())
-            command.unlink(missing_ok=True)
+            command.unlink()  # only what was read: a later one is taken up in turn
+        elif changed:
+            self._write_page(f"log-{_POWER_MEASUREMENT}", own.page())
 
     def update_smart_log(self) -> None:
         """Write what the SMART log and the extended one give."""

@@ -31,6 +31,7 @@ SOMEBODY_ELSES = (
     "somebody else has the drive measure its power: that is left alone, and not set against the "
     "meters"
 )
+NOT_BEGUN = "the drive took the command to measure its power, and does not measure"
 
 
 class OwnMeasurement:
@@ -53,40 +54,51 @@ class OwnMeasurement:
         self._minutes = math.ceil(min((longest_s + _SPARE_S) / 60, most))
         self._on_setting = on_setting
         self._generation = None if left is None or left == OFF else int(left)
-        self._is_ours = self._generation is not None
+        """Of the one that was begun here; None where there is none."""
         self.problem = ""
         """What is wrong with what the drive was last asked or told; empty where nothing is."""
 
     def begin(self) -> bool:
         """Measure from now on; whether the drive does. Blocks until the tool has ended."""
         found = self._read()
-        if found is None or (found.is_on and not self._began(found)):
-            self.problem = self.problem or SOMEBODY_ELSES
-            self._is_ours = False
+        if found is None:
+            return False
+        if found.is_on and not self._began(found):
+            self.problem = SOMEBODY_ELSES
+            self._generation = None
             return False
         if found.is_on:  # else a kill between mark and start would leave it without a mark
             self._set(_STOP)
         following = (found.generation + 1) % _GENERATIONS
         self._mark(following)
-        self._is_ours = self._set(_START | self._minutes << _MINUTES_AT)
-        if not self._is_ours:
+        refused = "" if self._set(_START | self._minutes << _MINUTES_AT) else self.problem
+        begun = self._read()
+        if begun is None:  # it may have begun: the number tells at the next boundary
+            self.problem = refused or self.problem
+            return not refused
+        if not begun.is_on:
+            self.problem = refused or NOT_BEGUN
+            self._generation = None
             self._unmark()
-        begun = self._read() if self._is_ours else None
-        self._generation = None if begun is None else begun.generation
-        if begun is not None and begun.generation != following:
+            return False
+        if begun.generation != following:
             self._mark(begun.generation)
-        return begun is not None
+        if found.is_on and begun.generation == found.generation:  # neither stopped nor begun anew
+            self.problem = refused or NOT_BEGUN
+            return False
+        return True
 
     def _mark(self, generation: int) -> None:
         before, now = {POWER_MEASUREMENT: OFF}, {POWER_MEASUREMENT: str(generation)}
         self._on_setting(EventKind.SETTING_CHANGED, before=before, now=now)
+        self._generation = generation
 
     def _unmark(self) -> None:
         self._on_setting(EventKind.SETTINGS_RESTORED, settings=[POWER_MEASUREMENT])
 
     def read(self) -> PowerMeasurement | None:
         """What it has measured since it began, if nobody else began another since then."""
-        found = self._read() if self._is_ours else None
+        found = None if self._generation is None else self._read()
         if found is not None and not self._began(found):
             self.problem = SOMEBODY_ELSES
             return None
@@ -94,14 +106,14 @@ class OwnMeasurement:
 
     def end(self) -> None:
         """Measure no longer, as before the run."""
-        found = self._read() if self._is_ours else None
+        found = None if self._generation is None else self._read()
         if found is not None and (not self._began(found) or self._set(_STOP)):
             self._unmark()
-        self._is_ours = False
+        self._generation = None
 
     def _began(self, found: PowerMeasurement) -> bool:
         """Whether it is the one that was begun here: each has another generation number."""
-        return self._is_ours and found.generation == self._generation
+        return found.generation == self._generation
 
     def _read(self) -> PowerMeasurement | None:
         done = ask_nvme(self._machine, MEASUREMENT, self._device)

@@ -12,12 +12,13 @@ import pytest
 
 from instruments.simulated.drive.drive_host_files import DriveHostFiles
 from instruments.simulated.drive.model import DriveModel
+from instruments.simulated.drive.own_power_meter import OwnPowerMeter
 from instruments.simulated.drive.parameters import load
 from labctl.capture.drive.changed_settings import POWER_MEASUREMENT, Changed, left_changed
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.own_measurement import SOMEBODY_ELSES, OwnMeasurement
 from labctl.capture.drive.smart_watch import DriveWatch
-from labctl.capture.host.machine import Completed, LocalMachine
+from labctl.capture.host.machine import TIMED_OUT, Completed, LocalMachine, no_answer
 from labctl.capture.identity.nvme_pages import parse_power_measurement
 from labctl.capture.identity.smart import SmartReader
 from labctl.config.rig_file import Drive as RigDrive
@@ -58,14 +59,22 @@ class Drive:
         self, *, is_on: bool = False, refuses: bool = False, page_bytes: int = 4096, step: int = 1
     ) -> None:
         self._step = step
-        self.is_on, self._refuses, self.page_bytes = is_on, refuses, page_bytes
+        self.is_on, self.refuses, self.page_bytes = is_on, refuses, page_bytes
         self.generation = 0
         self.values: list[int] = []
         self.begun = self.asked = 0
+        self.unanswered: set[int] = set()
+        self._commands = 0
 
     def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
+        self._commands += 1
+        done = self._answer(argv)
+        late = self._commands in self.unanswered
+        return Completed(TIMED_OUT, "", no_answer(argv[0], timeout_s)) if late else done
+
+    def _answer(self, argv: Sequence[str]) -> Completed:
         if argv[1] == "set-feature":
-            if self._refuses:
+            if self.refuses:
                 return Completed(1, "", "NVMe status: Invalid Field in Command(0x2002)")
             value = int(argv[-1].removeprefix("--value="))
             self.values.append(value)
@@ -197,6 +206,33 @@ def test_a_run_that_goes_on_takes_up_its_own_measurement() -> None:
     assert not OwnMeasurement(run.drive, STATE, 60.0, left="77").begin()
 
 
+@pytest.mark.parametrize("unanswered", range(1, 9))
+def test_an_answer_that_came_too_late_loses_no_measurement_of_ours(unanswered: int) -> None:
+    """A busy host may let one command time out, whether or not the drive has done it."""
+    run = Killed(Drive())
+    run.drive.unanswered = {unanswered}
+    run.own.begin()
+    run.own.read()
+    run.own.begin()
+    assert run.own.begin(), run.own.problem
+    assert run.own.read() is not None
+    assert run.left.now == {POWER_MEASUREMENT: str(run.drive.generation)}
+    run.own.end()
+    assert not run.drive.is_on
+    assert not run.left
+
+
+def test_a_measurement_that_is_not_begun_anew_is_not_taken_for_a_new_one() -> None:
+    run = Killed(Drive())
+    assert run.own.begin()
+    run.drive.refuses = True
+    assert not run.own.begin()
+    assert "Invalid Field in Command" in run.own.problem
+    run.drive.refuses = False
+    run.own.end()
+    assert not run.drive.is_on and not run.left
+
+
 @pytest.mark.parametrize("refuses", [False, True])
 def test_a_measurement_that_has_ended_or_was_refused_leaves_nothing(refuses: bool) -> None:
     run = Killed(Drive(refuses=refuses))
@@ -303,3 +339,30 @@ async def test_the_simulated_drive_measures_what_it_draws(
     subprocess.run([*limit, f"--cdw13={WATTS | 600}"], check=True)
     pass_seconds(0.1)
     assert ssd.power_limit_watts == pytest.approx(6.0)
+
+
+def test_a_command_that_comes_while_the_page_is_written_is_taken_up(
+    simulated: tuple[DriveModel, DriveHostFiles, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssd, files, folder = simulated
+    command = folder / "nvme-state" / "command-37"
+    for _ in range(1000):
+        ssd.tick()
+    command.write_text("1\n")
+    files.read_features()
+    assert not command.exists()
+    page = OwnPowerMeter.page
+
+    def while_it_is_written(meter: OwnPowerMeter) -> bytes:
+        command.write_text("0\n")
+        return page(meter)
+
+    monkeypatch.setattr(OwnPowerMeter, "page", while_it_is_written)
+    for _ in range(2000):  # an interval of its measurement ends each second
+        ssd.tick()
+        files.read_features()
+        if command.exists():
+            break
+    monkeypatch.undo()
+    files.read_features()
+    assert (folder / "nvme-state" / "feature-37").read_text() == "0\n"
