@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.browser import CHROMIUM, shown_page
 from tests.forked_labctl import labctl
 from tests.unit.synthetic_run import IDLE, Bench, Load, build
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NARROWEST_PX = 500
 """A browser without a screen makes no window narrower than this."""
 LIMITS = 'name = "ours"\n[[limits]]\nname = "idle"\nover = "phase"\nat = "idle"\nmax_watts = 5\n'
@@ -23,18 +21,10 @@ pytestmark = [
 ]
 
 
-def laid_out(page: Path, folder: Path) -> str:
-    """The page's elements once its charts are drawn, in a narrow window."""
-    assert CHROMIUM is not None
-    command = [
-        CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu",
-        f"--window-size={NARROWEST_PX},3000", "--virtual-time-budget=60000",
-        "--run-all-compositor-stages-before-draw",
-        f"--user-data-dir={folder}", "--dump-dom", page.as_uri(),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
-    assert "<svg" in done.stdout
-    return done.stdout
+DRAWN = """
+document.querySelector('figure[data-chart]') &&
+[...document.querySelectorAll('figure[data-chart]')].every((one) => one.querySelector('svg.marks'))
+"""
 
 
 def test_the_evidence_of_a_verdict_is_as_wide_as_the_screen(tmp_path: Path) -> None:
@@ -43,7 +33,7 @@ def test_the_evidence_of_a_verdict_is_as_wide_as_the_screen(tmp_path: Path) -> N
     (tmp_path / "limits.toml").write_text(LIMITS)
     page = tmp_path / "judge.html"
     labctl("judge", run, "--limits", tmp_path / "limits.toml", "--html", page)
-    shown = laid_out(page, tmp_path / "browser")
+    shown = shown_page(page.as_uri(), DRAWN, tmp_path / "browser", NARROWEST_PX, 3000)
     assert "limit 5 W" in shown
     widths = [int(px) for px in re.findall(r'<svg [^>]*class="marks" width="(\d+)"', shown)]
     assert widths and max(widths) <= NARROWEST_PX
