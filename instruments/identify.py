@@ -106,7 +106,7 @@ def joulescopes() -> list[FoundInstrument]:
     """The Joulescopes of this machine; none where the maker's library is not installed."""
     return [
         FoundInstrument(address, f"Jetperch {model.upper()} {serial}", "joulescope", model.upper())
-        for address in joulescope.connected()
+        for address in joulescope.connected_joulescopes()
         for _, model, serial in [address.split("/")]
     ]
 

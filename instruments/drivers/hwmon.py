@@ -88,7 +88,7 @@ class HwmonSettings(HostFilesSettings, AccuracySettings, PolledSettings):
         return Accuracy(0.0, self.limit_kelvin, "assumed (limit_kelvin of the rig)")
 
 
-def sensor_name(label: str) -> str:
+def hwmon_sensor_name(label: str) -> str:
     """A label as a channel name: ``Sensor 1`` is ``sensor_1``."""
     return re.sub(r"[^a-z0-9]+", "_", label.strip().lower()).strip("_")
 
@@ -104,7 +104,7 @@ def find_sensors(
         for path in sorted(path for path in texts if path.endswith(f"_{ending}")):
             stem = path.removesuffix(f"_{ending}")
             label = texts.get(f"{stem}_label")
-            sensors.setdefault(sensor_name(label) if label else stem.rpartition("/")[2], path)
+            sensors.setdefault(hwmon_sensor_name(label) if label else stem.rpartition("/")[2], path)
     return sensors
 
 

@@ -154,7 +154,7 @@ def load_library() -> JoulescopeLibrary:
     return library
 
 
-def connected(load: Callable[[], JoulescopeLibrary] = load_library) -> list[str]:
+def connected_joulescopes(load: Callable[[], JoulescopeLibrary] = load_library) -> list[str]:
     """The addresses of the Joulescopes on this machine; none where the library is missing or does
     not answer."""
     try:

@@ -169,7 +169,7 @@ class Bench:
         try:
             meters = MetersConfig(seed=config.seed, meters=config.meters)
             self.meters = MetersProcess(self.directory, meters)
-            self.rig.write_text(rig_toml(rig_sections(self)), encoding="utf-8")
+            self.rig.write_text(rig_toml(bench_rig_sections(self)), encoding="utf-8")
         except BaseException:
             self.stop()
             raise
@@ -197,7 +197,7 @@ Sections = dict[str, dict[str, Any]]
 """The tables of a rig by their names; the empty name is the part before all tables."""
 
 
-def rig_sections(bench: Bench) -> Sections:
+def bench_rig_sections(bench: Bench) -> Sections:
     """The rig of a running bench, as tables in labctl's format."""
     identity, thermal = bench.parameters.identity, bench.parameters.thermal
     by_point: dict[str, MeterConfig] = {meter.point: meter for meter in bench.config.meters}

@@ -6,7 +6,7 @@ from labctl.analysis.results import PhaseResult
 from labctl.fio.results import Direction
 
 
-def directions(result: PhaseResult) -> dict[str, Direction]:
+def latency_directions(result: PhaseResult) -> dict[str, Direction]:
     """The directions in which the phase did anything: ``read``, ``write``."""
     both = {"read": result.read, "write": result.write}
     return {name: one for name, one in both.items() if one is not None and one.total_ios}
@@ -14,7 +14,7 @@ def directions(result: PhaseResult) -> dict[str, Direction]:
 
 def latency_mean_us(result: PhaseResult) -> float | None:
     """Mean over every I/O of the phase, µs."""
-    parts = directions(result).values()
+    parts = latency_directions(result).values()
     total = sum(part.total_ios for part in parts)
     if not total:
         return None
@@ -25,7 +25,7 @@ def latency_percentile_us(result: PhaseResult, percentile: str) -> float | None:
     """A percentile ("99"), µs; of a mixed phase the slower direction's."""
     found = [
         part.latency_percentiles_us[percentile]
-        for part in directions(result).values()
+        for part in latency_directions(result).values()
         if percentile in part.latency_percentiles_us
     ]
     return max(found, default=None)
@@ -34,7 +34,11 @@ def latency_percentile_us(result: PhaseResult, percentile: str) -> float | None:
 def latency_bounds_us(result: PhaseResult, percentile: str) -> tuple[float, float] | None:
     """The least and the most that a percentile may be, µs; of a mixed phase the slower
     direction's. None where it is known exactly, or not at all."""
-    parts = [one for one in directions(result).values() if percentile in one.latency_percentiles_us]
+    parts = [
+        one
+        for one in latency_directions(result).values()
+        if percentile in one.latency_percentiles_us
+    ]
     rows = [
         one.latency_bounds_us.get(percentile, (one.latency_percentiles_us[percentile],) * 2)
         for one in parts
@@ -46,4 +50,4 @@ def latency_bounds_us(result: PhaseResult, percentile: str) -> tuple[float, floa
 
 def latency_max_us(result: PhaseResult) -> float | None:
     """The slowest I/O of the phase, µs."""
-    return max((part.latency_max_us for part in directions(result).values()), default=None)
+    return max((part.latency_max_us for part in latency_directions(result).values()), default=None)

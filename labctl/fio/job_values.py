@@ -11,7 +11,7 @@ DRIVE_JOB = "drive-"
 """Where several drives work at once, what a drive's job is called before the drive's name."""
 
 
-def sections_of(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def job_sections(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """What a job did by direction; both in one count as reads where fio does not split them."""
     sides = {name: table_of(job, name) for name in DIRECTIONS}
     return {"read": table_of(job, MIXED), "write": {}} if is_mixed(job) else sides
@@ -25,7 +25,7 @@ def is_mixed(job: dict[str, Any]) -> bool:
 
 def runtime_ms(job: dict[str, Any]) -> int:
     """Time since the first I/O. ``job_runtime`` is a sum over jobs with group_reporting."""
-    sides = max(number_at(side, "runtime") for side in sections_of(job).values())
+    sides = max(number_at(side, "runtime") for side in job_sections(job).values())
     return int(sides or number_at(job, "job_runtime"))
 
 

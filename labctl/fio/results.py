@@ -27,9 +27,9 @@ from labctl.fio.histogram import added, histogram
 from labctl.fio.job_values import (
     in_whole_iops,
     is_mixed,
+    job_sections,
     latency_of,
     runtime_ms,
-    sections_of,
     total_bytes,
     total_ios,
 )
@@ -105,7 +105,8 @@ def result_of(last: dict[str, Any], drive: str = "") -> FioResult:
     """The result in a document; ``drive``: of several drives only what was done on that one."""
     jobs = jobs_of(document_of_drive(last, drive) if drive else last)
     sides = {
-        name: _fio_result_direction([sections_of(job)[name] for job in jobs]) for name in DIRECTIONS
+        name: _fio_result_direction([job_sections(job)[name] for job in jobs])
+        for name in DIRECTIONS
     }
     mixed = sides["read"] if any(is_mixed(job) for job in jobs) else None
     notes = []
@@ -113,7 +114,7 @@ def result_of(last: dict[str, Any], drive: str = "") -> FioResult:
         notes.append("fio reported reads and writes in one (unified_rw_reporting): shown as reads")
     if any(side is not None and not side.latency_mean_us for side in sides.values()):
         notes.append("fio measured no latency: a mean of 0 is none")
-    if any(in_whole_iops(sections_of(job)[name]) for job in jobs for name in DIRECTIONS):
+    if any(in_whole_iops(job_sections(job)[name]) for job in jobs for name in DIRECTIONS):
         notes.append("fio counted no operations and gave IOPS rounded down: up to 1 per job low")
     if any(total_ios(table_of(job, "trim")) for job in jobs):
         notes.append("fio trimmed, too: trims are not counted here")

@@ -9,9 +9,9 @@ from typing import Any
 from labctl.fio.documents import DIRECTIONS, error_of, jobs_of, number
 from labctl.fio.job_values import (
     DRIVE_JOB,
+    job_sections,
     latency_of,
     runtime_ms,
-    sections_of,
     total_bytes,
     total_ios,
 )
@@ -91,7 +91,7 @@ def totals_of(side: dict[str, Any]) -> Totals:
 def _totals_by_direction(jobs: Sequence[dict[str, Any]]) -> dict[str, Totals]:
     """Totals by direction, summed over jobs."""
     return {
-        name: sum((totals_of(sections_of(job)[name]) for job in jobs), start=Totals())
+        name: sum((totals_of(job_sections(job)[name]) for job in jobs), start=Totals())
         for name in DIRECTIONS
     }
 

@@ -19,15 +19,15 @@ from labctl.importing.dialect import CLOCKLIKE, Sniffed, fields, sniff
 from labctl.importing.headings import headings_of, kind_of, known_unit, time_unit_of
 from labctl.importing.jls_table import JlsTable, samples_a_mean, signals_of
 from labctl.importing.mapping import UNITS, Column, Meter, not_there
-from labctl.importing.opening import JLS, PARQUET, UNREADABLE, beginning, opened, why
+from labctl.importing.opening import JLS, PARQUET, UNREADABLE, first_bytes, opened, why
 from labctl.importing.parquet_table import ParquetTable, sniff_parquet
 from labctl.importing.rails import (
     Given,
     as_column,
-    name_of,
     place_of,
+    rail_column_name,
     rails_in,
-    used_columns,
+    used_rail_columns,
     with_stated,
 )
 from labctl.importing.ready import Recognised, recognise
@@ -114,7 +114,7 @@ def mapped_table(file: Path, meter: Meter) -> Table:
 
 def _beginning_for_guess(file: Path) -> bytes:
     try:
-        return beginning(file)
+        return first_bytes(file)
     except OSError as error:
         raise not_there(file, "file", None, error.strerror or str(error)) from error
 
@@ -161,7 +161,7 @@ def _of_jls(file: Path, given: Given) -> Meter:
         "accuracy_pct": given.accuracy_pct,
         "rails": {
             given.rail or re.sub(r"[^A-Za-z0-9_-]+", "-", name): with_stated(
-                used_columns(columns), given
+                used_rail_columns(columns), given
             )
             for name, columns in rails.items()
         },
@@ -197,7 +197,7 @@ def _guessed_times(
     if given.time:
         time = tuple(map(as_column, given.time))
     elif place is not None:
-        time = (name_of(found, place),)
+        time = (rail_column_name(found, place),)
     elif interval_s is not None:
         return {"time": [], "time_format": ROWS, "interval_s": interval_s}
     elif ready is not None and ready.interval is not None:
@@ -269,8 +269,8 @@ def _time_columns(file: Path, found: Sniffed) -> tuple[str | int, ...]:
     dates = [i for i in named if _DATE.search(found.heading(i))]
     whole = [i for i in named if any(":" in row[i] for row in found.rows)]
     if dates and whole and dates[0] not in whole:
-        return (name_of(found, dates[0]), name_of(found, whole[0]))
-    return (name_of(found, whole[0] if whole else named[0]),)
+        return (rail_column_name(found, dates[0]), rail_column_name(found, whole[0]))
+    return (rail_column_name(found, whole[0] if whole else named[0]),)
 
 
 def _column_rises_for_guess(found: Sniffed, place: int) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from labctl.importing.headings import kind_of, known_unit
 from labctl.importing.mapping import Column, Meter, not_there
-from labctl.importing.opening import beginning
+from labctl.importing.opening import first_bytes
 from labctl.importing.table import Floats, Table, TablePart
 from labctl.importing.times import Ints
 from labctl.installed import Extra, need
@@ -154,7 +154,7 @@ def _opened(file: Path) -> Any:
     need(Extra.JLS)
     from pyjls import Reader
 
-    start = beginning(file)
+    start = first_bytes(file)
     length = int.from_bytes(start[_LENGTH_AT : _LENGTH_AT + _LENGTH_BYTES], "little")
     if length != file.stat().st_size:
         allowed = (

@@ -44,7 +44,7 @@ def why(error: Exception) -> str:
     return getattr(error, "strerror", None) or printable(str(error))
 
 
-def beginning(file: Path) -> bytes:
+def first_bytes(file: Path) -> bytes:
     """Its first bytes. Raises OSError."""
     with file.open("rb") as stream:
         return stream.read(32)
@@ -55,7 +55,7 @@ def opened(file: Path) -> IO[bytes]:
 
     Raises OSError, and ConfigurationError where it is known to be no table.
     """
-    start = beginning(file)
+    start = first_bytes(file)
     for magic, words in _NO_TABLE:
         if start.startswith(magic):
             raise not_there(file, "file", None, words)

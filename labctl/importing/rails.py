@@ -39,7 +39,7 @@ class Given:
     aperture_s: float | None = None
 
 
-def name_of(found: Sniffed, place: int) -> str | int:
+def rail_column_name(found: Sniffed, place: int) -> str | int:
     """How a column is named: by its heading, if no other has the same."""
     if place < len(found.headings) and found.headings.count(found.headings[place]) == 1:
         return found.headings[place] or place + 1
@@ -87,7 +87,7 @@ def rails_in(
         while kind in rails.get(name, {}):  # several columns of one heading are several rails
             number += 1
             name = f"{rail or 'drive'}-{number}"
-        rails.setdefault(name, {})[kind] = Column(column=name_of(found, place))
+        rails.setdefault(name, {})[kind] = Column(column=rail_column_name(found, place))
     rails = _sorted_out(rails)
     if not rails:
         long = _reading_a_row(found, times)
@@ -106,7 +106,7 @@ def rails_in(
         raise not_there(file, "--rail", given.rail, f"the file has several: {', '.join(rails)}")
     named = {}
     for name, columns in rails.items():
-        named[given.rail or name or "drive"] = with_stated(used_columns(columns), given)
+        named[given.rail or name or "drive"] = with_stated(used_rail_columns(columns), given)
     return {"rails": named}
 
 
@@ -150,7 +150,7 @@ def _with_unit_column(column: str | int, found: Sniffed, kind: str) -> Column:
         return Column(column=column)
     behind = (i for i in range(place + 1, found.width) if kind in _kinds_of_cells(found, i))
     at = next(behind, None)
-    return Column(column=column, unit_column=None if at is None else name_of(found, at))
+    return Column(column=column, unit_column=None if at is None else rail_column_name(found, at))
 
 
 def _kinds_of_cells(found: Sniffed, place: int) -> list[str]:
@@ -174,11 +174,15 @@ def _value_and_unit(found: Sniffed, times: Collection[int | None]) -> dict[str, 
         cells = [_plain_rail_cell(row[place], found) for row in found.rows]
         if place in times or not any(map(NUMBER.fullmatch, cells)):
             continue
-        return {kind: Column(column=name_of(found, place), unit_column=name_of(found, at))}
+        return {
+            kind: Column(
+                column=rail_column_name(found, place), unit_column=rail_column_name(found, at)
+            )
+        }
     return None
 
 
-def used_columns(columns: dict[str, Column]) -> dict[str, Column]:
+def used_rail_columns(columns: dict[str, Column]) -> dict[str, Column]:
     """Of a rail's columns those that are used: volts and amps say more than watts, and both at the
     same moment."""
     if "volts" in columns and "amps" in columns:
@@ -227,11 +231,13 @@ def _reading_a_row(found: Sniffed, times: Collection[int | None]) -> dict[str, o
     for name in dict.fromkeys(row[label].strip() for row in found.rows):
         kind = kind_of(name)
         if kind:
-            column = Column(column=name_of(found, values[0]), channel=name, unit=unit_of(name))
+            column = Column(
+                column=rail_column_name(found, values[0]), channel=name, unit=unit_of(name)
+            )
             rails.setdefault(rail_of(name) or "drive", {})[kind] = column
     if not rails:
         return None
     return {
-        "channel_column": name_of(found, label),
+        "channel_column": rail_column_name(found, label),
         "rails": {name: RailColumns.model_validate(columns) for name, columns in rails.items()},
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 from labctl.errors import ConfigurationError, Mistake
 from labctl.fio.documents import number, number_at, table_of
-from labctl.fio.job_values import sections_of, total_ios
+from labctl.fio.job_values import job_sections, total_ios
 from labctl.printable import printable
 from labctl.record.phase import Pattern, parse_size
 
@@ -21,7 +21,7 @@ _DEFAULT_READ_PCT = 50
 """fio's own, of mixed patterns."""
 
 
-def options_of(document: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+def work_options(document: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     """The options of a job, with those of all jobs."""
     of_all = document.get("global options")
     if isinstance(of_all, list):  # of several clients, each with its address
@@ -37,7 +37,7 @@ def _client_address(of: dict[str, Any]) -> tuple[Any, Any]:
 
 def axes_of(file: Path, document: dict[str, Any], jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Pattern, block size, queue depth, jobs and read share. Raises ConfigurationError."""
-    options = [options_of(document, job) for job in jobs]
+    options = [work_options(document, job) for job in jobs]
     names = [(*_client_address(job), str(job.get("jobname", ""))) for job in jobs]
     patterns = {_work_axis_pattern(file, one, job) for one, job in zip(options, jobs, strict=True)}
     sizes = {_block_size(file, one, job) for one, job in zip(options, jobs, strict=True)}
@@ -76,7 +76,7 @@ def _work_axis_pattern(file: Path, options: dict[str, Any], job: dict[str, Any])
     if text or any(key in options for key in ("read_iolog", "rwmixread")):
         what = text or "a replay"
         raise fio_mistake(file, f"rw = {printable(what)} is none of {', '.join(_PATTERNS)}")
-    sides = sections_of(job)
+    sides = job_sections(job)
     reads, writes = total_ios(sides["read"]), total_ios(sides["write"])
     if reads and writes:
         return Pattern.RW  # fio's default address order is sequential
@@ -101,7 +101,7 @@ def _read_pct(
         if "rwmixwrite" in given and "rwmixread" not in given:
             return 100 - min(count_of(given, "rwmixwrite", 100 - _DEFAULT_READ_PCT), 100)
         return min(count_of(given, "rwmixread", _DEFAULT_READ_PCT), 100)
-    sides = [sections_of(job) for job in jobs]
+    sides = [job_sections(job) for job in jobs]
     reads, writes = (sum(total_ios(one[name]) for one in sides) for name in ("read", "write"))
     return round(100 * reads / (reads + writes)) if reads + writes else _DEFAULT_READ_PCT
 
@@ -113,7 +113,7 @@ def _block_size(file: Path, options: dict[str, Any], job: dict[str, Any]) -> int
             return parse_size(text)
     except ValueError:
         raise fio_mistake(file, f"bs = {printable(text)} is no size") from None
-    for side in sections_of(job).values():  # fio's default is 4k: what was done says it surely
+    for side in job_sections(job).values():  # fio's default is 4k: what was done says it surely
         if total_ios(side):
             return max(round(number_at(side, "io_bytes") / total_ios(side) / 512) * 512, 512)
     return 4096

@@ -11,8 +11,8 @@ from typing import Any
 
 from labctl.fio.documents import jobs_of as jobs_to_sum
 from labctl.fio.documents import number, number_at
-from labctl.fio.job_values import runtime_ms, sections_of, total_ios
-from labctl.importing.work_axes import options_of, ramp_ns
+from labctl.fio.job_values import job_sections, runtime_ms, total_ios
+from labctl.importing.work_axes import ramp_ns, work_options
 from labctl.record.timebase import NS_PER_S
 
 Document = dict[str, Any]
@@ -28,14 +28,14 @@ ELAPSED_U_S = 0.2
 _ALL_CLIENTS = "All clients"
 
 
-def is_of_clients(document: Document) -> bool:
+def is_work_of_clients(document: Document) -> bool:
     """Whether a ``fio --client`` printed it."""
     return isinstance(document.get("client_stats"), list)
 
 
 def entries_of(document: Document) -> Jobs:
     """Every job of a document; of clients each, and not the sum that stands behind them."""
-    if not is_of_clients(document):
+    if not is_work_of_clients(document):
         return jobs_to_sum(document)
     alone = [one for one in document["client_stats"] if isinstance(one, dict)]
     alone = [one for one in alone if one.get("jobname") != _ALL_CLIENTS]
@@ -44,7 +44,7 @@ def entries_of(document: Document) -> Jobs:
 
 def with_jobs(document: Document, jobs: Sequence[dict[str, Any]]) -> Document:
     """A document with some of its jobs alone."""
-    return {**document, "client_stats" if is_of_clients(document) else "jobs": list(jobs)}
+    return {**document, "client_stats" if is_work_of_clients(document) else "jobs": list(jobs)}
 
 
 def worker_of(job: dict[str, Any]) -> tuple[Any, ...]:
@@ -95,7 +95,7 @@ def _goes_on(before: Document, after: Document) -> bool:
         ):
             return False
         ran_ms += _worked_ms(other) - _worked_ms(one)
-    ramps_s = sum(ramp_ns(options_of(after, jobs[0])) for jobs in groups_of(after)) / NS_PER_S
+    ramps_s = sum(ramp_ns(work_options(after, jobs[0])) for jobs in groups_of(after)) / NS_PER_S
     late_s = min(STATUS_LATE_S, max(0.5, max(map(_worked_ms, now)) / 2000))  # of a short job less
     return _stamp_s(after) - _stamp_s(before) < ran_ms / 1000 + ramps_s + late_s
 
@@ -103,7 +103,7 @@ def _goes_on(before: Document, after: Document) -> bool:
 def _worked_ms(job: dict[str, Any]) -> int:
     """Its runtime. ``job_runtime`` of a job which waits for others counts, too (3.33): without any
     I/O, and still beside the first one, whose own runtime is 0."""
-    sides = [side for side in sections_of(job).values() if total_ios(side)]
+    sides = [side for side in job_sections(job).values() if total_ios(side)]
     if sides and all(number(side.get("runtime")) == 0 for side in sides):
         return 0
     return runtime_ms(job) if sides else 0
@@ -114,7 +114,7 @@ def _stamp_s(document: Document) -> float:
 
 
 def _work_document_ios(job: dict[str, Any]) -> int:
-    return sum(total_ios(side) for side in sections_of(job).values())
+    return sum(total_ios(side) for side in job_sections(job).values())
 
 
 def groups_of(document: Document) -> list[Jobs]:

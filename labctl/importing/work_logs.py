@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from labctl.fio.logs import LOG_NAME, BadLog, FioLog, added_up, cut, read_log
-from labctl.importing.work_axes import count_of, options_of
+from labctl.importing.work_axes import count_of, work_options
 from labctl.importing.work_documents import worker_of
 from labctl.importing.work_times import When
 from labctl.record.timebase import NS_PER_MS
@@ -133,7 +133,7 @@ def _work_log_workers(
         names = [worker_of(job) for job in own]
         count = 0
         for name in dict.fromkeys(names):
-            declared = count_of(options_of(document, own[names.index(name)]), "numjobs", 1)
+            declared = count_of(work_options(document, own[names.index(name)]), "numjobs", 1)
             count += max(declared, names.count(name))
         found.append(range(first, first + count))
         first += count
@@ -152,7 +152,7 @@ def _is_of(
         return False
     prefixes = {stem}
     for job in jobs:
-        said = options_of(document, job).get(_OPTION[match["kind"]])
+        said = work_options(document, job).get(_OPTION[match["kind"]])
         prefixes.add(PurePath(str(said)).name if said else str(job.get("jobname", "")))
     if match["prefix"] not in prefixes:
         return False
@@ -163,7 +163,7 @@ def _is_of(
 def _read_work_log(
     file: Path, document: dict[str, Any], jobs: Sequence[dict[str, Any]], notes: list[str]
 ) -> FioLog | None:
-    options = options_of(document, jobs[0])
+    options = work_options(document, jobs[0])
     if str(options.get("log_max_value", "0")) == "1" or options.get("log_window_value") == "max":
         notes.append(f"{file.name}: has maxima, not means (log_window_value); left out")
         return None

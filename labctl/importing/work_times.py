@@ -19,8 +19,8 @@ import numpy as np
 
 from labctl.fio.documents import number
 from labctl.fio.status import status_of
-from labctl.importing.work_axes import fio_mistake, options_of, ramp_ns
-from labctl.importing.work_documents import is_of_clients, longest_ms, starts_ms
+from labctl.importing.work_axes import fio_mistake, ramp_ns, work_options
+from labctl.importing.work_documents import is_work_of_clients, longest_ms, starts_ms
 from labctl.printable import printable
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
 
@@ -94,15 +94,15 @@ def times_of(
     starts = [starts_ms(jobs) for jobs in groups]
     near_ms = 400 * 86_400_000  # farther: of a clock that does not count since 1970
     if all(own and abs(printed_ns / NS_PER_MS - min(own)) < near_ms for own in starts):
-        clients = is_of_clients(document)
+        clients = is_work_of_clients(document)
         return [
             _from_starts(own, length)
             if clients
             else _from_start(round(min(own) * NS_PER_MS), length, printed_ns, printed_u_ns)
             for own, length in zip(starts, lengths, strict=True)
         ]
-    if is_of_clients(document):
-        ramps = [ramp_ns(options_of(document, jobs[0])) for jobs in groups]
+    if is_work_of_clients(document):
+        ramps = [ramp_ns(work_options(document, jobs[0])) for jobs in groups]
         return _behind_client(printed_ns - printed_u_ns, lengths, ramps, bounds_ns)
     end_ns, u_ns = printed_ns - PRINTED_AFTER_NS, printed_u_ns + PRINTED_U_NS
     how = BY_END
@@ -113,7 +113,7 @@ def times_of(
         )
         when = _narrowed_work_times(when, bounds_ns[at])
         found.append(when)
-        end_ns = when.begin_ns - ramp_ns(options_of(document, groups[at][0])) - BETWEEN_JOBS_NS
+        end_ns = when.begin_ns - ramp_ns(work_options(document, groups[at][0])) - BETWEEN_JOBS_NS
         u_ns = when.u_ns + BETWEEN_JOBS_NS
         how = "the end of all jobs less their runtimes"
     return found[::-1]

@@ -65,7 +65,7 @@ def percent(part: float, digits: int = 2) -> str:
     return f"{'+' if part > 0 else ''}{significant(part * 100.0, digits)}%".replace("-", MINUS)
 
 
-def with_doubt(moved: MovedPoint) -> str:
+def trend_words_with_u(moved: MovedPoint) -> str:
     """``+4.0 ± 0.5%``, both to two digits of the doubt."""
     value, u = moved.change.value * 100.0, moved.change.u * 100.0
     places = max(decimals_of(u) or 0, 0)
@@ -96,7 +96,7 @@ def outlier_text(one: OutOfLine, series: TrendSeries) -> str:
     text = (
         f"run {one.run} of {len(series.runs)} ({one.run_id}) is out of line at "
         f"{len(one.points)} of {len(series.rows)} values: {WATCHED[first.quantity].title} "
-        f"{with_doubt(first)} at {first.point}"
+        f"{trend_words_with_u(first)} at {first.point}"
     )
     if one.changed:
         text += f"; {', '.join(map(str, one.changed))}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from instruments.simulated.bench import Bench, BenchConfig, Sections, rig_sections, rig_toml
+from instruments.simulated.bench import Bench, BenchConfig, Sections, bench_rig_sections, rig_toml
 
 _NVME = """#!/bin/sh
 # The nvme of the simulated drive that is asked, which lies beside its device.
@@ -56,7 +56,7 @@ class SeveralBenches:
                 stack.enter_context(bench)
             sections: Sections = {"": {"name": "benches", "host": "local"}, "temperatures": {}}
             for name, bench in self._benches.items():
-                _add(sections, name, rig_sections(bench))
+                _add(sections, name, bench_rig_sections(bench))
             for name in self._benches:
                 sections[f"drives.{name}"]["tools"] = str(self.directory)
             self.rig.write_text(rig_toml(sections), encoding="utf-8")

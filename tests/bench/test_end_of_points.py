@@ -19,7 +19,7 @@ from labctl.analysis.readings.live_iops import live_iops
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
 from labctl.analysis.steady_state.enough import Keeps
-from labctl.cli.run.demo import compare
+from labctl.cli.run.demo import compare_demo_with_truth
 from labctl.config.plan import load_plan
 from labctl.record.events import EventKind
 from labctl.record.point_end import PointEnding, point_state
@@ -76,7 +76,9 @@ def test_points_end_at_their_target_and_the_truth_is_inside(tmp_path: Path) -> N
         done = labctl(tmp_path, "run", str(bench.rig), str(plan))
         assert done.returncode == 0, done.stderr
         record, summary = only_run(tmp_path)
-        for one in compare(summary, GroundTruth(bench.directory / "truth"), record.header.anchor):
+        for one in compare_demo_with_truth(
+            summary, GroundTruth(bench.directory / "truth"), record.header.anchor
+        ):
             assert one.inside, one
         planned = labctl(tmp_path, "run", str(bench.rig), str(plan), "--dry-run", "--json")
         text = labctl(tmp_path, "run", str(bench.rig), str(plan), "--dry-run").stdout
@@ -119,7 +121,9 @@ def test_a_run_that_was_killed_goes_on_with_the_point_that_was_on(tmp_path: Path
         done = labctl(tmp_path, "run", str(bench.rig), "--resume", str(path))
         assert done.returncode == 0, done.stderr
         record, summary = only_run(tmp_path)
-        compared = compare(summary, GroundTruth(bench.directory / "truth"), record.header.anchor)
+        compared = compare_demo_with_truth(
+            summary, GroundTruth(bench.directory / "truth"), record.header.anchor
+        )
     assert all(one.inside for one in compared), compared
     for item in summary.measured:
         assert item.outcome == "completed"
@@ -142,7 +146,9 @@ def test_the_points_of_all_drives_must_be_good_enough(tmp_path: Path) -> None:
         record, summary = only_run(tmp_path)
         for name, one in summary.drives.items():
             truth = GroundTruth(benches[name].directory / "truth")
-            assert all(item.inside for item in compare(one, truth, record.header.anchor)), name
+            assert all(
+                item.inside for item in compare_demo_with_truth(one, truth, record.header.anchor)
+            ), name
     for item in summary.measured:
         assert item.point_end is not None and item.point_end.ended is PointEnding.TARGET
     keeps = {
@@ -217,7 +223,7 @@ def test_a_built_in_plan_until_settled(tmp_path: Path, name: str, count: int) ->
         assert done.returncode == 0, done.stderr
         record, summary = only_run(tmp_path)
         truth = GroundTruth(bench.directory / "truth")
-        compared = compare(summary, truth, record.header.anchor)
+        compared = compare_demo_with_truth(summary, truth, record.header.anchor)
     outside = [one for one in compared if not one.inside]
     assert len(outside) <= len(compared) // 10, outside
     points = [item for item in summary.measured if item.phase.until is not None]

@@ -11,7 +11,7 @@ import pytest
 from instruments.simulated.bench import Bench, BenchConfig
 from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.run.summary import summarise
-from labctl.cli.run.demo import compare
+from labctl.cli.run.demo import compare_demo_with_truth
 from labctl.record.reader import RunRecord, find_runs
 from tests.bench.test_quarch import meter
 from tests.bench.test_truth import LABCTL, PLAN
@@ -43,7 +43,9 @@ def test_the_truth_lies_inside_the_stated_uncertainty(fault: str, tmp_path: Path
     assert json.loads(printed)["outcome"] == "completed"
     record = RunRecord(*find_runs(runs))
     summary = summarise(record)
-    compared = compare(summary, GroundTruth(bench.directory / "truth"), record.header.anchor)
+    compared = compare_demo_with_truth(
+        summary, GroundTruth(bench.directory / "truth"), record.header.anchor
+    )
     assert len(compared) >= (4 if fault else 5)
     for item in compared:
         assert abs(item.measured.value - item.true_watts) <= item.measured.u, item

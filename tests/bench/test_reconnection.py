@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from instruments.reading import Block
 from instruments.simulated.meter_kit.config import MeterConfig
 from instruments.simulated.meters.registry import DRIVERS
 from labctl.capture.meters.acquisition import Acquisition
-from tests.bench.running_meters import DEADLINE_S, running_meters
+from tests.bench.running_meters import running_meters
 from tests.bench.test_daq6510_scan import DAQ
 from tests.bench.test_meters import METERS as FIRST
 from tests.bench.test_power_analyser import WT
@@ -41,6 +43,8 @@ CONFIGS: tuple[MeterConfig, ...] = (
     ),
     MeterConfig(name="bmc", kind="bmc", point="host", settings={"interval_s": 1.0}),
 )
+WITHIN_S = 150.0
+"""A BMC is asked in several requests, each with its time limit, on a machine that others keep busy."""
 SAME = {"sdm3065x", "keithley2000", "8846a", "pmd_usb"}
 """Kinds that are read by a driver of the above over a line of the same kind."""
 
@@ -61,12 +65,13 @@ class Reported(Seen):
 
 
 def until_each(condition: Callable[[str], bool], what: str) -> None:
-    end = time.monotonic() + 2 * DEADLINE_S
+    end = time.monotonic() + WITHIN_S
     while missing := [config.name for config in CONFIGS if not condition(config.name)]:
         assert time.monotonic() < end, f"no {what} of {missing}"
         time.sleep(0.05)
 
 
+@pytest.mark.timeout(600)
 def test_each_family_is_lost_and_back_with_its_gap(tmp_path: Path) -> None:
     assert {config.kind for config in CONFIGS} >= set(DRIVERS) - SAME
     seen = Reported()

@@ -13,7 +13,7 @@ from instruments.simulated.bench import DEFAULT_METERS, BenchConfig
 from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.run.summary import summarise
 from labctl.capture.phases.fio_process import FioProcess
-from labctl.cli.run.demo import compare
+from labctl.cli.run.demo import compare_demo_with_truth
 from labctl.config.rig_file import Drive
 from labctl.record.events import EventKind
 from labctl.record.phase import Pattern, Phase, Replay, Role
@@ -60,7 +60,7 @@ def test_each_drive_gets_its_own_watts_and_work(tmp_path: Path) -> None:
     summary = summarise(record)
     for name, one in summary.drives.items():
         truth = GroundTruth(benches[name].directory / "truth")
-        idle, work = compare(one, truth, record.header.anchor)
+        idle, work = compare_demo_with_truth(one, truth, record.header.anchor)
         assert idle.inside and work.inside, (name, idle, work)
     # the right one idles at 6.5 W where the left one takes 4, and its model works half as fast
     left, right = (summary.drives[name] for name in ("left", "right"))

@@ -20,7 +20,7 @@ from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.results import EdgeLag, RunSummary
 from labctl.analysis.run.summary import summarise
-from labctl.cli.run.demo import DemoComparison, compare
+from labctl.cli.run.demo import DemoComparison, compare_demo_with_truth
 from labctl.record.layout import CLOCK_PAIR
 from labctl.record.reader import RunRecord, find_runs
 
@@ -122,7 +122,9 @@ def carry_out(name: str, folder: Path) -> Ran:
     record = RunRecord(path)
     summary = summarise(record)
     truth = GroundTruth(bench.directory / "truth")
-    return Ran(record, summary, compare(summary, truth, record.header.anchor), truth)
+    return Ran(
+        record, summary, compare_demo_with_truth(summary, truth, record.header.anchor), truth
+    )
 
 
 def test_the_truth_is_never_far_outside_the_stated_uncertainty(ran: Ran) -> None:
@@ -151,7 +153,7 @@ def test_whatever_errors_the_meters_have_the_truth_lies_inside(
     inside, phases = [], len(ran.comparisons)
     for number in range(150):
         summary = summarise(read_by_other_meters(ran.record, tmp_path / str(number), rng))
-        compared = compare(summary, ran.truth, ran.record.header.anchor)
+        compared = compare_demo_with_truth(summary, ran.truth, ran.record.header.anchor)
         inside += [item.inside for item in compared]
     assert len(inside) == 150 * phases >= 150 * 5
     assert np.mean(inside) >= 0.95
@@ -229,5 +231,5 @@ def test_an_unsynchronised_clock_would_not_pass(ran: Ran, tmp_path: Path) -> Non
     pairs["host_ns"] += 2_500_000_000
     pairs.tofile(file)
     shifted = summarise(RunRecord(copy))
-    comparisons = compare(shifted, ran.truth, ran.record.header.anchor)
+    comparisons = compare_demo_with_truth(shifted, ran.truth, ran.record.header.anchor)
     assert sum(not item.inside for item in comparisons) >= 2

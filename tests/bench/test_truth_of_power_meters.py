@@ -14,7 +14,7 @@ from instruments.simulated.bench import Bench, BenchConfig
 from instruments.simulated.drive.ground_truth import GroundTruth
 from instruments.simulated.meter_kit.config import MeterConfig
 from labctl.analysis.run.summary import summarise
-from labctl.cli.run.demo import compare
+from labctl.cli.run.demo import compare_demo_with_truth
 from labctl.record.reader import RunRecord, find_runs
 
 pytestmark = [pytest.mark.bench, pytest.mark.long, pytest.mark.timeout(600)]
@@ -112,7 +112,7 @@ def test_the_truth_lies_inside_the_stated_uncertainty(meters: str, tmp_path: Pat
     record = RunRecord(path)
     truth = GroundTruth(bench.directory / "truth")
     summary = summarise(record)
-    found = compare(summary, truth, record.header.anchor)
+    found = compare_demo_with_truth(summary, truth, record.header.anchor)
     # on a machine that others keep busy, labctl says itself that no U holds what goes with that
     said = any("the drive's host was short of processors" in one for one in summary.problems)
     assert len(found) >= 2, "of five phases: a machine that stands still leaves some without watts"

@@ -28,7 +28,7 @@ from labctl.analysis.steady_state.enough import Keeps
 from labctl.capture.phases.early_end import point_end
 from labctl.capture.run.expand import phases_for
 from labctl.capture.run.header import make_header
-from labctl.capture.run.live_points import least_s
+from labctl.capture.run.live_points import least_point_s
 from labctl.config.plan import load_plan, parse_plan
 from labctl.config.rig import Rig
 from labctl.record.drive_state import DriveState
@@ -256,7 +256,7 @@ def summed_up(
         sum(one.seconds for run in runs for one, _ in run.points) for runs in (early, usual)
     )
     needed = [one for run in usual for one in run.needed_s[until]]
-    waits = [least_s(run.rig, one.phase) for run in usual for one, _ in run.points]
+    waits = [least_point_s(run.rig, one.phase) for run in usual for one, _ in run.points]
     bound = [max(one, min(late, fixed_s)) for one, late in zip(waits, needed, strict=True)]
     never = sum(map(math.isinf, needed))
     numbers_alone = sum(min(one, fixed_s) for one in needed)

@@ -334,7 +334,7 @@ def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(SettingRefused, match=r"needs the library .*pyjoulescope_driver>=1\.9,<3"):
         made(None).open()
-    assert joulescope.connected() == []
+    assert joulescope.connected_joulescopes() == []
 
 
 def test_a_library_that_does_not_answer_finds_none_and_is_ended() -> None:
@@ -348,7 +348,7 @@ def test_a_library_that_does_not_answer_finds_none_and_is_ended() -> None:
             self.ended = True
 
     library: Any = Silent()
-    assert joulescope.connected(lambda: library) == []
+    assert joulescope.connected_joulescopes(lambda: library) == []
     assert library.ended
 
 
@@ -375,4 +375,4 @@ def test_the_makers_library_has_what_is_used_of_it() -> None:
         assert words in recorder
     with pytest.raises(ConnectionLost, match="no u/js220/000415; there is none"):
         made(None).open()
-    assert DEVICE not in joulescope.connected()
+    assert DEVICE not in joulescope.connected_joulescopes()

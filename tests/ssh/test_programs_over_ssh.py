@@ -17,7 +17,7 @@ from labctl.capture.host import remote_host
 from labctl.capture.host.keeper import Keeper
 from labctl.capture.host.machine import TIMED_OUT
 from labctl.capture.host.remote_host import RemoteHost
-from labctl.capture.host.ssh import HostUnreachable, script
+from labctl.capture.host.ssh import HostUnreachable, ssh_script
 from labctl.errors import RunFailed
 from labctl.record.timebase import Timebase
 from tests.ssh.sshd import HOST, Sshd
@@ -137,7 +137,7 @@ def test_a_program_that_comes_after_its_keeper_has_ended_does_not_start(
     if not has_ended:
         keeper.mkdir()
         (keeper / "over").touch()
-    words = ["sh", "-c", script(name), "labctl", str(keeper), "h1", "touch", str(ran)]
+    words = ["sh", "-c", ssh_script(name), "labctl", str(keeper), "h1", "touch", str(ran)]
     done = subprocess.run(words, capture_output=True, timeout=WITHIN_S)
     assert done.returncode == 73
     assert not ran.exists()

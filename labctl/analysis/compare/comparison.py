@@ -27,7 +27,7 @@ from labctl.analysis.compare.points import (
     MeasuredPoint,
     measured_points,
 )
-from labctl.analysis.compare.repeats import Basis, RepeatedPair, judge_pairs, mean_of
+from labctl.analysis.compare.repeats import Basis, RepeatedPair, judge_pairs, mean_of_repeats
 from labctl.analysis.results import Estimate
 from labctl.analysis.run.drives import RunOfDrive
 from labctl.analysis.stats.rotation import LEVEL
@@ -238,12 +238,14 @@ def _row(point: str, quantity: ComparedQuantity, sides: Sequence[_Side]) -> Comp
         free = [quantity.unthrottled(one) for one in runs if one.result.throttled]
         cell = ComparedCell(
             run=side.name,
-            value=mean_of(values) if values else None,
+            value=mean_of_repeats(values) if values else None,
             change=None,
             difference=None,
             completed=bool(runs) and all(one.result.outcome == Outcome.COMPLETED for one in runs),
             throttled=any(one.result.throttled for one in runs),
-            unthrottled=mean_of([one for one in free if one is not None]) if all(free) else None,
+            unthrottled=mean_of_repeats([one for one in free if one is not None])
+            if all(free)
+            else None,
         )
         cells.append(cell if side is base else _against(cell, point, quantity, base, side))
     return ComparedRow(
@@ -262,7 +264,7 @@ def _against(
     cell: ComparedCell, point: str, quantity: ComparedQuantity, base: _Side, side: _Side
 ) -> ComparedCell:
     """The cell with its change from A, as far as it is known without the other points."""
-    before = mean_of(_comparison_values(quantity, base.at(point)))
+    before = mean_of_repeats(_comparison_values(quantity, base.at(point)))
     change, difference = relative_change(before, cell.value)
     if change is None or before is None:
         return replace(cell, difference=difference)

@@ -21,7 +21,13 @@ from labctl.analysis.compare.points import (
 )
 from labctl.analysis.compare.repeats import Basis
 from labctl.analysis.results import COVERAGE_FACTOR, Estimate
-from labctl.analysis.stats.rotation import POWER, DrawnExperiments, Floats, inside, planned
+from labctl.analysis.stats.rotation import (
+    POWER,
+    DrawnExperiments,
+    Floats,
+    contrasts_within_rotation,
+    planned,
+)
 
 MOST_REPEATS = 50
 """A side: more are not looked for."""
@@ -185,5 +191,5 @@ def _planning_scatter_between(
             logs[key] = [math.log(value) for value in values]
     if not logs:
         return _Scatter((), np.empty((0, 0)), basis, 0)
-    rows = inside(np.array(list(logs.values())).T)
+    rows = contrasts_within_rotation(np.array(list(logs.values())).T)
     return _Scatter(tuple(logs), rows / math.sqrt(len(rows)), basis, len(rows) + 1)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
-from labctl.analysis.compare.repeats import mean_of
+from labctl.analysis.compare.repeats import mean_of_repeats
 from labctl.analysis.latency import latency_percentile_us
 from labctl.analysis.readings.live_iops import iops_estimate
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
@@ -139,4 +139,4 @@ def _measured(record: RunRecord, summary: RunSummary, result: PhaseResult) -> Me
     each = tuple(
         MeasuredPoint(item, Estimate(item.iops, math.nan) if item.iops else None) for item in rounds
     )
-    return MeasuredPoint(result, mean_of([item.iops for item in each if item.iops]), each)
+    return MeasuredPoint(result, mean_of_repeats([item.iops for item in each if item.iops]), each)

@@ -52,7 +52,7 @@ class PairVerdict:
     half_width: float
 
 
-def mean_of(estimates: Sequence[Estimate]) -> Estimate | None:
+def mean_of_repeats(estimates: Sequence[Estimate]) -> Estimate | None:
     """The mean of repeats. Its U is that of the instruments, which does not average out; its
     repeatability Student's, from how the repeats scatter. None without any."""
     n = len(estimates)

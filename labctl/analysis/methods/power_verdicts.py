@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 
 from labctl.analysis.numbers import with_uncertainty
 from labctl.analysis.power.blind_spots import FILLED
-from labctl.analysis.power.power_envelope import too_slow_for
+from labctl.analysis.power.power_envelope import too_slow_for_envelope
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary, length_text, no_watts_note
 from labctl.analysis.throttling.run_signals import IDLE_ROLES
 from labctl.errors import ConfigurationError, Mistake, RunFailed
@@ -334,7 +334,7 @@ def slow_meters(
             continue
         slow = ""
         if limit.window_s is not None:
-            slow = too_slow_for(limit.window_s, channel.interval_s, channel.aperture_s)
+            slow = too_slow_for_envelope(limit.window_s, channel.interval_s, channel.aperture_s)
         if slow:
             yield f"{channel.name}: {slow}"
         else:

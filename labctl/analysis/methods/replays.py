@@ -16,7 +16,7 @@ import numpy as np
 
 from labctl.analysis.latency import latency_max_us, latency_mean_us, latency_percentile_us
 from labctl.analysis.methods.qos import SlowShare, slow_shares
-from labctl.analysis.readings.channel_series import host_series
+from labctl.analysis.readings.channel_series import host_channel_series
 from labctl.analysis.readings.fio_output import drive_document
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.run.problems import latencies_are_valid
@@ -154,8 +154,10 @@ def _replay_busy_bound(record: RunRecord, item: PhaseResult) -> Busy | None:
     """From the I/Os in flight on average in each of fio's intervals."""
     in_flight: dict[int, float] = {}
     for side in ("read", "write"):
-        t_ns, iops = host_series(record, f"fio.{side}.iops").between(item.begin_ns, item.end_ns + 1)
-        at_ns, mean_us = host_series(record, f"fio.{side}.latency_mean_us").between(
+        t_ns, iops = host_channel_series(record, f"fio.{side}.iops").between(
+            item.begin_ns, item.end_ns + 1
+        )
+        at_ns, mean_us = host_channel_series(record, f"fio.{side}.latency_mean_us").between(
             item.begin_ns, item.end_ns + 1
         )
         known = dict(zip(at_ns.tolist(), mean_us.tolist(), strict=True))

@@ -13,7 +13,7 @@ from labctl.analysis.power.rail_power import FEWEST_READINGS, LEAST_COVERED
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import Component, Estimate, HostPower
-from labctl.analysis.stats.host_watts import beside_drive
+from labctl.analysis.stats.host_watts import host_watts_beside_drive
 from labctl.analysis.stats.time_mean import TimeMean
 from labctl.analysis.stats.uncertainty import expanded_u, limit_component
 from labctl.record.header import HostPowerInfo
@@ -36,7 +36,7 @@ def host_powers(
         series = channels.get(meter.channel)
         watts = None if series is None else mean_watts(series, span)
         if watts is not None:
-            found[meter.name] = beside_drive(
+            found[meter.name] = host_watts_beside_drive(
                 watts, drive_watts if meter.includes_drive else None, iops, bytes_per_s
             )
     return found

@@ -161,7 +161,7 @@ def _not_searched(amps: ChannelSeries, interval_ns: float, length_ns: float) -> 
     """Why windows are too short for a meter, or too long for a phase."""
     found = {}
     for window_s in WINDOWS_S:
-        slow = too_slow_for(window_s, interval_ns * 1e-9, amps.info.aperture_s)
+        slow = too_slow_for_envelope(window_s, interval_ns * 1e-9, amps.info.aperture_s)
         if slow:
             found[window_s] = f"{amps.info.name}: {slow}"
         elif _envelope_window_ns(window_s) > length_ns:
@@ -169,7 +169,7 @@ def _not_searched(amps: ChannelSeries, interval_ns: float, length_ns: float) -> 
     return found
 
 
-def too_slow_for(window_s: float, interval_s: float, aperture_s: float) -> str:
+def too_slow_for_envelope(window_s: float, interval_s: float, aperture_s: float) -> str:
     """Why a meter is too slow for windows of this length; empty where it is not."""
     filled = aperture_s >= FILLED * interval_s
     needed = READINGS_THAT_FILL if filled else READINGS_THAT_SAMPLE

@@ -251,7 +251,7 @@ def _channel_readings_text(count: int) -> str:
     return "1 reading" if count == 1 else f"{count} readings"
 
 
-def host_series(record: RunRecord, name: str) -> ChannelSeries:
+def host_channel_series(record: RunRecord, name: str) -> ChannelSeries:
     """A channel on the host's clock that the header need not list (fio's live figures)."""
     readings = np.asarray(record.readings(name))
     info = ChannelInfo(name=name, quantity="", unit="")

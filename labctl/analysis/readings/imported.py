@@ -76,7 +76,7 @@ def import_problems(record: RunRecord) -> list[str]:
     return [note for note in _listed(record, "notes") if isinstance(note, str)]
 
 
-def unconfirmed_note(record: RunRecord, index: int) -> list[str]:
+def imported_unconfirmed_note(record: RunRecord, index: int) -> list[str]:
     """The note of a phase whose edges show nothing in the watts; empty for any other."""
     return [UNCONFIRMED] if index in _listed(record, "unconfirmed") else []
 

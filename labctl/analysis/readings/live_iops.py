@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labctl.analysis.readings.channel_series import ChannelSeries, Floats, Ints, host_series
+from labctl.analysis.readings.channel_series import ChannelSeries, Floats, Ints, host_channel_series
 from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.stats.ended_points import ended_with
 from labctl.analysis.stats.uncertainty import scatter_of
@@ -20,7 +20,7 @@ LIVE_IOPS = ("fio.read.iops", "fio.write.iops")
 
 def live_iops(record: RunRecord, result: PhaseResult) -> tuple[Floats, Floats]:
     """Seconds since the phase began (the middles of fio's intervals), and IOPS."""
-    series = [host_series(record, name) for name in LIVE_IOPS]
+    series = [host_channel_series(record, name) for name in LIVE_IOPS]
     return iops_between(series, result.begin_ns, result.end_ns)
 
 

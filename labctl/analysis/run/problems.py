@@ -27,7 +27,11 @@ from labctl.analysis.readings.channel_statuses import (
 )
 from labctl.analysis.readings.fio_clock_result import is_off, words
 from labctl.analysis.readings.host_clock import host_problems
-from labctl.analysis.readings.imported import import_problems, is_imported, unconfirmed_note
+from labctl.analysis.readings.imported import (
+    import_problems,
+    imported_unconfirmed_note,
+    is_imported,
+)
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems
 from labctl.analysis.results import PhaseResult, RailResult
 from labctl.analysis.throttling.host_load import HostLoad
@@ -80,7 +84,7 @@ def phase_problems(
         if rail.covered < WELL_COVERED
     ]
     notes += _status_notes(record, span)
-    notes += unconfirmed_note(record, span.phase.index)
+    notes += imported_unconfirmed_note(record, span.phase.index)
     if span.outcome != Outcome.COMPLETED:
         notes.append(f"{span.outcome}: {span.reason}" if span.reason else span.outcome)
     elif span.phase.pattern is Pattern.PROGRAM and span.reason:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labctl.analysis.power.budget import phase_energy, total_watts
-from labctl.analysis.readings.channel_series import host_series
+from labctl.analysis.readings.channel_series import host_channel_series
 from labctl.analysis.readings.live_iops import LIVE_IOPS, iops_between
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import (
@@ -85,7 +85,7 @@ def stretch_of(record: RunRecord, summary: RunSummary, begin_ns: int, end_ns: in
     span, power, result = spans[1], powers[1], results[1]
     watts = total_watts(power, list(result.values()))
     seconds = span.duration_ns / NS_PER_S
-    live = [host_series(record, name) for name in LIVE_IOPS]
+    live = [host_channel_series(record, name) for name in LIVE_IOPS]
     iops = iops_between(live, begin_ns, end_ns)[1]
     return StretchResult(
         run_id=record.header.run_id,

@@ -27,7 +27,7 @@ from labctl.analysis.readings.channel_series import (
     ChannelSeries,
     RailSeries,
     channel_series,
-    host_series,
+    host_channel_series,
     rail_series,
 )
 from labctl.analysis.readings.cpu_use import CpuSample, cpu_samples, cpu_use
@@ -115,7 +115,7 @@ def _summarised(record: RunRecord, running: bool, pool: ThreadPoolExecutor) -> R
     lagging = [
         pool.submit(rail_lags, rail, spans, idle_rails.get(rail.info.name)) for rail in rails
     ]
-    live = [host_series(record, name) for name in LIVE_IOPS]
+    live = [host_channel_series(record, name) for name in LIVE_IOPS]
     signals = run_signals(record, rails, channels, spans, live, idle_watts)
     throttling = find_throttling(signals)
     by_index = {phase.index: phase for phase in signals}

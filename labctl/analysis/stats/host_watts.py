@@ -6,7 +6,7 @@ from labctl.analysis.results import Estimate, HostPower
 from labctl.analysis.stats.uncertainty import ratio
 
 
-def beside_drive(
+def host_watts_beside_drive(
     watts: Estimate,
     drive_watts: Estimate | None,
     iops: Estimate | None,

@@ -85,13 +85,13 @@ def contrasts(base: Floats, other: Floats, pools: NDArray[np.int64]) -> Contrast
     root = math.sqrt(1.0 / len(base) + 1.0 / len(other))
     return Contrasts(
         (other.mean(axis=0) - base.mean(axis=0)) / root,
-        np.vstack([inside(base), inside(other)]),
+        np.vstack([contrasts_within_rotation(base), contrasts_within_rotation(other)]),
         pools,
         root,
     )
 
 
-def inside(repeats: Floats) -> Floats:
+def contrasts_within_rotation(repeats: Floats) -> Floats:
     """Orthonormal contrasts of the rows: each against the mean of those before it (Helmert)."""
     before = np.cumsum(repeats, axis=0)[:-1]
     count = np.arange(1, len(repeats), dtype=np.float64)[:, None]

@@ -15,7 +15,7 @@ from labctl.analysis.steady_state.tracking import SteadyLimits
 STEADY_CELSIUS = SteadyLimits(range=1.0, line=0.5, of_average=False)
 
 
-def is_steady(t_s: Floats, celsius: Floats, window_s: float) -> bool:
+def is_temperature_steady(t_s: Floats, celsius: Floats, window_s: float) -> bool:
     """Whether the temperature was steady over the last ``window_s`` seconds of the readings.
 
     ``t_s`` ascends. False when the readings span less than that time, or are too few in a fifth.
@@ -39,6 +39,6 @@ def steady_after_s(t_s: Floats, celsius: Floats, window_s: float) -> float | Non
         return None
     for moment in np.arange(t_s[0] + window_s, t_s[-1] + 1.0, 1.0):
         count = int(np.searchsorted(t_s, moment, side="right"))
-        if is_steady(t_s[:count], celsius[:count], window_s):
+        if is_temperature_steady(t_s[:count], celsius[:count], window_s):
             return float(t_s[count - 1])
     return None

@@ -24,7 +24,7 @@ from labctl.analysis.results import (
     TemperatureResult,
     WindowMaximum,
 )
-from labctl.analysis.stats.host_watts import beside_drive
+from labctl.analysis.stats.host_watts import host_watts_beside_drive
 from labctl.analysis.stats.uncertainty import (
     combined,
     expanded,
@@ -147,7 +147,7 @@ def _host_power(
         )
         if mean is not None:
             of_drive = None if last.drive_share is None else watts
-            found[name] = beside_drive(mean, of_drive, rate, data_rate)
+            found[name] = host_watts_beside_drive(mean, of_drive, rate, data_rate)
     return found
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labctl.analysis.readings.channel_series import ChannelSeries, Floats, Ints, host_series
+from labctl.analysis.readings.channel_series import ChannelSeries, Floats, Ints, host_channel_series
 from labctl.record.layout import HOST_STOLEN, HOST_WAITING
 from labctl.record.reader import RunRecord
 
@@ -46,8 +46,8 @@ class HostLoad:
     def of(cls, record: RunRecord) -> HostLoad:
         """What a run recorded."""
         return cls(
-            _host_load_values(host_series(record, HOST_WAITING)),
-            _host_load_values(host_series(record, HOST_STOLEN)),
+            _host_load_values(host_channel_series(record, HOST_WAITING)),
+            _host_load_values(host_channel_series(record, HOST_STOLEN)),
         )
 
     def why(self, beside: Stretch, inside: Stretch, fall: float) -> str | None:

@@ -102,10 +102,10 @@ def left_changed(events: Iterable[Event], drive: str = "") -> Changed:
 
 
 def _changed_setting_words(name: str, value: str) -> str:
-    return limit_words(int(value)) if name == POWER_LIMIT else value
+    return power_limit_words(int(value)) if name == POWER_LIMIT else value
 
 
-def limit_words(value: int) -> str:
+def power_limit_words(value: int) -> str:
     """A power limit as the drive has it, for people."""
     watts = power(value)
     return "none" if watts is None else f"{watts:g} W"

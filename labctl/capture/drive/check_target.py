@@ -83,7 +83,7 @@ def check_target(
         if writes:
             safety.check_destructive(device, rig, whole_drive=whole_drive, at_rest=at_rest)
         elif not any(phase.pattern is Pattern.PROGRAM for phase in phases):
-            safety.refuse_unreadable(device)
+            safety.refuse_unreadable_device(device)
     elif is_missing_device(place, machine):
         raise wrong_target(rig, "there is no such device; is the drive connected?")
     elif node is None or node.is_file:

@@ -19,7 +19,7 @@ from labctl.capture.drive.changed_settings import (
     POWER_MEASUREMENT,
     POWER_STATE,
     Changed,
-    limit_words,
+    power_limit_words,
 )
 from labctl.capture.drive.own_measurement import end_measurement, measurement_on
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
@@ -322,14 +322,14 @@ class DriveControl:
         )
         if done.exit_code:
             raise RunFailed(
-                f"power limit {limit_words(value)} of {self._drive.target} cannot be set: "
+                f"power limit {power_limit_words(value)} of {self._drive.target} cannot be set: "
                 f"{done.message}; it may be lower or higher than the drive allows"
             )
         taken = self.power_limit()
         if taken != value:
             raise RunFailed(
-                f"{self._drive.target} was told power limit {limit_words(value)} and has "
-                f"{limit_words(taken)}: name a limit that it takes as it is"
+                f"{self._drive.target} was told power limit {power_limit_words(value)} and has "
+                f"{power_limit_words(taken)}: name a limit that it takes as it is"
             )
 
     def power_state(self) -> int:
@@ -337,8 +337,8 @@ class DriveControl:
         return self._feature(_POWER_MANAGEMENT, POWER_STATE) & 0x1F
 
     def power_limit(self) -> int:
-        """The power limit of the drive: see :func:`limit_words`. In hundredths of a watt wherever
-        that loses nothing: a drive may answer in another unit than it was told in."""
+        """The power limit of the drive: see :func:`power_limit_words`. In hundredths of a watt
+        wherever that loses nothing: a drive may answer in another unit than it was told in."""
         field = self._feature(_POWER_LIMIT, POWER_LIMIT) & 0x3FFFF
         hundredths = (power(field) or 0.0) * 100
         if hundredths and math.isclose(hundredths, round(hundredths), rel_tol=1e-9):

@@ -281,7 +281,7 @@ def _safety_signatures(device: Device, name: str) -> Completed:
     return run_tool(device.machine, ["wipefs", "--all", "--no-act", f"/dev/{name}"])
 
 
-def refuse_unreadable(device: Device) -> None:
+def refuse_unreadable_device(device: Device) -> None:
     """Raise Refused for a device that this user may not read: fio would fail in every phase."""
     if device.machine.run(["test", "-r", device.path]).exit_code == 1:
         raise Refused(

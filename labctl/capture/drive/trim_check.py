@@ -298,11 +298,11 @@ def _judged(
     before: Contents,
     after: Contents,
 ) -> TrimCheck:
-    verdict, why = judge(discard, before, after)
+    verdict, why = trim_verdict(discard, before, after)
     return TrimCheck(device, folder, tuple(extents), discard, before, after, verdict, why)
 
 
-def judge(discard: Discard, before: Contents, after: Contents) -> tuple[TrimVerdict, str]:
+def trim_verdict(discard: Discard, before: Contents, after: Contents) -> tuple[TrimVerdict, str]:
     """The verdict from the blocks before and after the discard, and the reason."""
     if not before.total or before.pattern < before.total:
         return TrimVerdict.OPEN, (

@@ -22,9 +22,9 @@ from labctl.capture.host.load import LoadSample
 from labctl.capture.host.programs import start_process
 from labctl.capture.host.ssh import (
     HostUnreachable,
-    script,
     shared_command,
     ssh_not_started,
+    ssh_script,
     unreachable,
 )
 from labctl.errors import RunFailed
@@ -92,7 +92,7 @@ class Keeper:
     ) -> Self:
         """Connect and wait until the other end is ready. Raises HostUnreachable, RunFailed."""
         options = ("ControlMaster=yes", f"ControlPath={control}", "ControlPersist=no")
-        command = ["exec", "sh", "-c", script("keeper.sh"), "labctl", token, str(number)]
+        command = ["exec", "sh", "-c", ssh_script("keeper.sh"), "labctl", token, str(number)]
         process = await _start_keeper_ssh(
             *ssh_command(destination, *options, own_connection=False),
             shlex.join([*command, str(LOST_AFTER_S)]),
@@ -177,7 +177,7 @@ class Keeper:
 
     def command(self, name: str, argv: Sequence[str]) -> list[str]:
         """The local command line that starts ``argv`` over there, in a directory of its own."""
-        start = [script("started.sh"), "labctl", self.directory, name]
+        start = [ssh_script("started.sh"), "labctl", self.directory, name]
         return [*self.session(), shlex.join(["exec", "sh", "-c", *start, *argv])]
 
     def order(self, *words: str) -> None:

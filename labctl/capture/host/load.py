@@ -77,7 +77,7 @@ AskLoad = Callable[[], Awaitable[LoadSample | None]]
 """Asks a host for both counters now; None while it is away."""
 
 
-def lately_waiting(pressure: str) -> float | None:
+def load_waiting_share(pressure: str) -> float | None:
     """The share of the last ten seconds in which something waited for a processor, from
     ``/proc/pressure/cpu``; None when it is not there."""
     found = _LATELY.match(pressure)

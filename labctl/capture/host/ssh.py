@@ -104,7 +104,7 @@ class SshMachine:
         name = f"h{next(self._names)}"
         kept: tuple[str, ...] = ()
         if shared is not None and shared.directory:
-            kept = ("sh", "-c", script("program.sh"), "labctl", shared.directory, name)
+            kept = ("sh", "-c", ssh_script("program.sh"), "labctl", shared.directory, name)
         command = ["exec", "sh", "-c", _RUN, "sh", mark, self._tools, *kept, *argv]
         done = self._ask(f"{shlex.join(command)} < /dev/null\n", shared, timeout_s, mark)
         if done is None:
@@ -209,6 +209,6 @@ def ssh_not_started(error: OSError) -> HostRefused:
     return HostRefused(f"ssh cannot be started ({error.strerror}){todo}")
 
 
-def script(name: str) -> str:
+def ssh_script(name: str) -> str:
     """A script of this folder that runs on the drive's host."""
     return resources.files("labctl.capture.host").joinpath(name).read_text("utf-8")

@@ -123,7 +123,7 @@ def _identify_disk(
         slot=place.slot,
         ports=place.ports,
         numa_node=place.numa_node,
-        temperature_sensors=sysfs.read_sensors(folders, machine),
+        temperature_sensors=sysfs.read_sysfs_sensors(folders, machine),
         in_use=_identified_uses(disk, blocks, machine),
         findings=_identified_findings(
             disk, name, sysfs.slow_slot(link, place.ports) if link else ""

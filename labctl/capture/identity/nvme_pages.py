@@ -113,8 +113,8 @@ def _power_state(page: bytes, number: int) -> PowerState:
         operational=not flags & 2,
         entry_us=_number_in_nvme_page(page, at + 4, 4) or None,
         exit_us=_number_in_nvme_page(page, at + 8, 4) or None,
-        idle_watts=watts(_number_in_nvme_page(page, at + 16, 2), page[at + 18] >> 6),
-        active_watts=watts(_number_in_nvme_page(page, at + 20, 2), page[at + 22] >> 6),
+        idle_watts=nvme_watts(_number_in_nvme_page(page, at + 16, 2), page[at + 18] >> 6),
+        active_watts=nvme_watts(_number_in_nvme_page(page, at + 20, 2), page[at + 22] >> 6),
     )
 
 
@@ -249,7 +249,7 @@ def parse_sanitize_log(page: bytes) -> tuple[int, int] | None:
 
 def power(field: int) -> float | None:
     """Watts of a power field: bits 15:0 are the value, 17:16 its scale."""
-    return watts(field & 0xFFFF, field >> 16 & 0b11)
+    return nvme_watts(field & 0xFFFF, field >> 16 & 0b11)
 
 
 def parse_power_threshold(field: int) -> PowerThreshold:
@@ -258,7 +258,7 @@ def parse_power_threshold(field: int) -> PowerThreshold:
     return PowerThreshold(power(field), bool(field >> 31 & 1), field >> 20 & 0xF)
 
 
-def watts(value: int, scale: int) -> float | None:
+def nvme_watts(value: int, scale: int) -> float | None:
     """Watts of a value and its scale (1: 0.1 mW, 2: 10 mW, 0: not reported, 3: reserved).
 
     None also for 0, with which a drive says that it has not measured or cannot, and for all ones.

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from instruments.drivers.hwmon import sensor_name
+from instruments.drivers.hwmon import hwmon_sensor_name
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.block_devices import nvme_names
 from labctl.capture.identity.tool_output import integer, plausible
@@ -162,7 +162,7 @@ def _sysfs_link_width(text: str) -> int | None:
     return None if width in _UNKNOWN_WIDTHS else width
 
 
-def read_sensors(folders: tuple[str, ...], machine: Machine) -> tuple[TemperatureSensor, ...]:
+def read_sysfs_sensors(folders: tuple[str, ...], machine: Machine) -> tuple[TemperatureSensor, ...]:
     """The hwmon sensors below ``folders`` (a controller's or a disk's directory in sysfs)."""
     bases = [
         f"{folder}/{below}"
@@ -181,7 +181,7 @@ def parse_sensors(texts: Mapping[str, str]) -> tuple[TemperatureSensor, ...]:
         if not path.endswith("_input"):
             continue
         stem = path.removesuffix("_input")
-        label = sensor_name(texts.get(f"{stem}_label", "")) or PurePosixPath(stem).name
+        label = hwmon_sensor_name(texts.get(f"{stem}_label", "")) or PurePosixPath(stem).name
         sensor = TemperatureSensor(
             name=label,
             path=path,

@@ -119,7 +119,7 @@ def store_zeros(rig: Rig, zeros: Sequence[Zero]) -> None:
     save_calibration(path, before.with_zeros(zeros, rig.fingerprint))
 
 
-def store_check(rig: Rig, check: CrossCheck) -> None:
+def store_calibration_check(rig: Rig, check: CrossCheck) -> None:
     """Keep it beside the rig. Raises ConfigurationError, JournalError."""
     path = calibration_file(rig.path)
     before = load_calibration(path) or Calibration(rig.fingerprint)

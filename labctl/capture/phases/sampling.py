@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from labctl.analysis.steady_state.temperature import is_steady
+from labctl.analysis.steady_state.temperature import is_temperature_steady
 from labctl.record.phase import Phase
 from labctl.record.point_end import PointState
 from labctl.record.timebase import NS_PER_S
@@ -104,7 +104,7 @@ class DriveSamples:
             self.enough.set()
 
     def _is_steady(self) -> bool:
-        return is_steady(np.array(self._t_s), np.array(self._celsius), self._window_s)
+        return is_temperature_steady(np.array(self._t_s), np.array(self._celsius), self._window_s)
 
     @property
     def watts(self) -> float | None:

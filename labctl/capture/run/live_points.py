@@ -139,7 +139,7 @@ def expected_of(rig: Rig, phase: Phase, drive: str, state: DriveState | None = N
     )
 
 
-def least_s(rig: Rig, phase: Phase) -> float:
+def least_point_s(rig: Rig, phase: Phase) -> float:
     """How long ``phase`` takes on ``rig`` at least, in seconds."""
     if phase.until is None:
         return phase.least_s

@@ -19,7 +19,7 @@ from labctl.capture.meters.calibrate import (
     drive_off,
     known_channels,
     refuse_switching,
-    store_check,
+    store_calibration_check,
     store_zeros,
     take_zeros,
 )
@@ -132,7 +132,7 @@ def checks(
     with held(rig, "labctl calibrate"):
         for pair in pairs:
             check, difference, used = cross_check(rig, pair, seconds)
-            store_check(rig, check)
+            store_calibration_check(rig, check)
             done.append((check, difference))
             for note in used.notes if used is not None else ():
                 print(f"labctl: {note}", file=sys.stderr)

@@ -29,7 +29,7 @@ from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import Job, JobState
 from labctl.service.queue.new_jobs import Order, find_plan, jobs_of, parse_after, read_matrix
-from labctl.service.queue.schedule import ExpectedTimes, expect
+from labctl.service.queue.schedule import ExpectedTimes, expected_schedule
 from labctl.service.queue.store import Queue
 from labctl.toml_reading import is_file
 
@@ -96,7 +96,7 @@ def add(
     ]
     if dry_run:
         jobs = [make(index, repetition) for index, (make, repetition) in enumerate(makers, 1)]
-        _print_jobs(jobs, expect(jobs, time.time(), ()), json_output)
+        _print_jobs(jobs, expected_schedule(jobs, time.time(), ()), json_output)
         return
     for order in orders:
         ask_first(order.rig, order.plan, yes=yes, json_output=json_output, repeat=order.repeat)
@@ -226,7 +226,7 @@ def _expected(queue: Queue, jobs: Sequence[Job] | None = None) -> dict[int, Expe
     """When each of the queue's ``jobs`` will begin and end; those that it has now if left out."""
     jobs = queue.jobs() if jobs is None else jobs
     paused = {rig for rig in {job.rig for job in jobs} if queue.is_paused(rig)}
-    return expect(jobs, time.time(), paused)
+    return expected_schedule(jobs, time.time(), paused)
 
 
 def _print_jobs(jobs: Sequence[Job], expected: dict[int, ExpectedTimes], json_output: bool) -> None:

@@ -14,7 +14,13 @@ from labctl.analysis.compare.gate import check_gate
 from labctl.analysis.compare.points import AnalysedRun
 from labctl.analysis.run.drives import run_of_drive, runs_of_drives
 from labctl.analysis.run.summary import summarise
-from labctl.cli.results.gated import GateFileOption, exit_code, gate_of, print_json, write_page
+from labctl.cli.results.gated import (
+    GateFileOption,
+    exit_code,
+    gate_of,
+    print_json,
+    write_gated_page,
+)
 from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.completion import complete_runs
 from labctl.cli.terminal.pager import pages
@@ -111,7 +117,7 @@ def compare_runs(
             review_figures(record, summary, methods_of(record, summary))
             for (record, summary), *_ in sides
         ]
-        write_page(html, comparison_page(found, sides[0][0][1], result, figures))
+        write_gated_page(html, comparison_page(found, sides[0][0][1], result, figures))
     if json_output:
         print_json(found, result)
     elif csv_output:

@@ -44,7 +44,7 @@ def exit_code(result: GateResult | None) -> int:
     return 0 if result is None or result.passed else FAILED
 
 
-def write_page(html: Path, page: str) -> None:
+def write_gated_page(html: Path, page: str) -> None:
     """Write what ``--html`` asks for. Raises JournalError."""
     try:
         html.write_text(page, encoding="utf-8")

@@ -10,7 +10,7 @@ import typer
 
 from labctl.analysis.methods.power_verdicts import judge
 from labctl.analysis.run.summary import summarise
-from labctl.cli.results.gated import FAILED, write_page
+from labctl.cli.results.gated import FAILED, write_gated_page
 from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.completion import complete_limits
 from labctl.cli.terminal.pager import pages
@@ -49,7 +49,7 @@ def judge_run(
     if html is not None:
         from labctl.report.pages.verdicts import verdicts_page
 
-        write_page(html, verdicts_page(record, summary, found))
+        write_gated_page(html, verdicts_page(record, summary, found))
     if json_output:
         data = plain_json(found)
         data |= {"verdict": found.verdict.value, "passed": found.passed}

@@ -15,7 +15,13 @@ from labctl.analysis.compare.series_table import RunOfSeries, run_of_series
 from labctl.analysis.compare.trend import trend
 from labctl.analysis.run.summary import summarise
 from labctl.cli.results.compare import record_of
-from labctl.cli.results.gated import GateFileOption, exit_code, gate_of, print_json, write_page
+from labctl.cli.results.gated import (
+    GateFileOption,
+    exit_code,
+    gate_of,
+    print_json,
+    write_gated_page,
+)
 from labctl.cli.terminal.arguments import JsonOption, RunsToReadOption
 from labctl.cli.terminal.completion import complete_plans, complete_rigs, complete_runs
 from labctl.cli.terminal.pager import pages
@@ -86,7 +92,7 @@ def print_trend(
     if html is not None:
         from labctl.report.pages.trend import trend_page
 
-        write_page(html, trend_page(found, result))
+        write_gated_page(html, trend_page(found, result))
     if json_output:
         print_json(found, result)
     elif csv_output:

@@ -75,7 +75,9 @@ def demo(
             bench.stop()
         record = RunRecord(outcome.path)
         summary = make_report(record, quiet=json_output)
-        comparisons = compare(summary, GroundTruth(bench.directory / "truth"), record.header.anchor)
+        comparisons = compare_demo_with_truth(
+            summary, GroundTruth(bench.directory / "truth"), record.header.anchor
+        )
     if json_output:
         inside = [item.to_json() for item in comparisons]
         print(json.dumps({**outcome.to_json(), "truth": inside, "summary": summary.to_json()}))
@@ -143,7 +145,9 @@ class DemoComparison:
         }
 
 
-def compare(summary: RunSummary, truth: GroundTruth, anchor: Anchor) -> list[DemoComparison]:
+def compare_demo_with_truth(
+    summary: RunSummary, truth: GroundTruth, anchor: Anchor
+) -> list[DemoComparison]:
     """Every phase with a total, set against the truth over the same time."""
     return [
         DemoComparison(result.phase.label, result.watts, _true_watts(result, truth, anchor))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from labctl.capture.host.ssh import LOCAL
 from labctl.capture.run.expand import phases_for, size_of_drives
-from labctl.capture.run.live_points import least_s
+from labctl.capture.run.live_points import least_point_s
 from labctl.cli.terminal.runs_place import run_places
 from labctl.config.estimate import estimate, timed_s
 from labctl.config.find_rig import find_rig
@@ -41,7 +41,7 @@ def print_dry_run(
     cost = estimate(phases, rig.write_bytes_per_s, len(rig.drives))
     points = [phase for phase in phases if phase.until is not None]
     earlier = earlier_points(run_places(runs) if points else [], rig.name)
-    least = {phase: least_s(rig, phase) for phase in phases}
+    least = {phase: least_point_s(rig, phase) for phase in phases}
     expected = {phase: earlier.expected_s(phase, least[phase]) for phase in points}
     saved_s = sum(phase.duration_s - least[phase] for phase in points)
     expected_saved_s = sum(
@@ -97,7 +97,7 @@ def _dry_run_expectation(
 def _takes_all(rig: Rig, whole: Sequence[Phase], points: int) -> str:
     """Of points whose shortest time is not below their longest."""
     long = [replace(phase, duration_s=math.inf) for phase in whole]
-    shortest = " and ".join(f"{s:.0f} s" for s in sorted({least_s(rig, one) for one in long}))
+    shortest = " and ".join(f"{s:.0f} s" for s in sorted({least_point_s(rig, one) for one in long}))
     return f"never early: {len(whole)} of {points} points, which take {shortest} at least"
 
 

@@ -17,7 +17,12 @@ from labctl.analysis.compare.comparison import (
 from labctl.analysis.compare.points import QUANTITIES, ComparedQuantity, named_points, of_drive
 from labctl.analysis.numbers import latency_text, repeatable_text, utc
 from labctl.analysis.results import Estimate, RunSummary
-from labctl.report.charts.small_multiples import PanelGrid, charts_in_rows, panel_title, top_legend
+from labctl.report.charts.small_multiples import (
+    PanelGrid,
+    charts_in_rows,
+    small_multiple_title,
+    top_legend,
+)
 from labctl.report.charts.theme import (
     INK,
     LATENCY,
@@ -204,5 +209,5 @@ def _panel(
     if marked:
         seen, high = alt.Tooltip("throttled:N", title=" "), alt.Y("high:Q", scale=scale)
         layers.append(triangles(datasets, marked, middle, high, seen, up_px=8))
-    title = panel_title(panel)
+    title = small_multiple_title(panel)
     return plain(alt.layer(*layers).properties(title=title, width=grid.width, height=180))

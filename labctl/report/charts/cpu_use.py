@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from labctl.analysis.results import RunSummary
-from labctl.report.charts.small_multiples import PanelGrid, charts_in_rows, panel_title
+from labctl.report.charts.small_multiples import PanelGrid, charts_in_rows, small_multiple_title
 from labctl.report.charts.theme import (
     CELL_INK,
     Chart,
@@ -70,7 +70,9 @@ def _cpu_use_panel(panel: Panel, grid: PanelGrid, datasets: Datasets) -> Spec:
         layers.append(text)
     height = min(max(len(cores), 2) * _CELL_HEIGHT, _TALLEST)
     return plain(
-        alt.layer(*layers).properties(title=panel_title(panel), width=grid.width, height=height)
+        alt.layer(*layers).properties(
+            title=small_multiple_title(panel), width=grid.width, height=height
+        )
     )
 
 

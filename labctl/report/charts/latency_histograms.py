@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import altair as alt
 
-from labctl.analysis.latency import directions
+from labctl.analysis.latency import latency_directions
 from labctl.analysis.numbers import latency_text, prefixed, significant
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.problems import latencies_are_valid
@@ -18,7 +18,7 @@ from labctl.report.charts.small_multiples import (
     WIDTHS,
     charts_in_rows,
     columns_of,
-    panel_title,
+    small_multiple_title,
     top_legend,
 )
 from labctl.report.charts.theme import (
@@ -78,7 +78,7 @@ def _directions(panel: Panel) -> list[tuple[str, str, Direction]]:
         (point.tick, op, side)
         for point in panel.points
         if latencies_are_valid(point.result)
-        for op, side in directions(point.result).items()
+        for op, side in latency_directions(point.result).items()
         if side.latency_histogram
     ]
     both = len({op for _, op, _ in sides}) > 1
@@ -151,7 +151,9 @@ def _histogram_panel(
     pitch = _ROW_PX if len(sides) <= _MANY else _LOWER_ROW_PX
     height = max(pitch * len(sides), _LOWEST_PX)
     whole = alt.layer(ground, bars, lines)
-    return plain(whole.properties(title=panel_title(panel), width=WIDTHS[columns], height=height))
+    return plain(
+        whole.properties(title=small_multiple_title(panel), width=WIDTHS[columns], height=height)
+    )
 
 
 def _latency_ticks(low: float, high: float) -> list[float]:

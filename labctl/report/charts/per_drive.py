@@ -9,7 +9,12 @@ import altair as alt
 from labctl.analysis.numbers import prefixed, with_uncertainty
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run import drives as run_drives
-from labctl.report.charts.small_multiples import PanelGrid, charts_in_rows, panel_title, top_legend
+from labctl.report.charts.small_multiples import (
+    PanelGrid,
+    charts_in_rows,
+    small_multiple_title,
+    top_legend,
+)
 from labctl.report.charts.theme import (
     GROUPED,
     PREFIXED,
@@ -97,7 +102,9 @@ def _per_drive_panel(
     point = chart.mark_point(filled=True, size=36, opacity=1)
     marks = point.encode(x=x, y=y, color=colour, tooltip=tooltip)
     return plain(
-        alt.layer(line, marks).properties(title=panel_title(panel), width=grid.width, height=180)
+        alt.layer(line, marks).properties(
+            title=small_multiple_title(panel), width=grid.width, height=180
+        )
     )
 
 

@@ -26,7 +26,7 @@ BINS = 400
 _WIDTH, _HEIGHT = 760, 200
 
 
-def window_of(check: PowerCheck) -> tuple[int, int] | None:
+def drawn_verdict_window(check: PowerCheck) -> tuple[int, int] | None:
     """What is drawn: the window and half a second on both sides; None without a window."""
     if check.begin_ns is None or check.end_ns is None:
         return None

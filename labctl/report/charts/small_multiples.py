@@ -100,7 +100,7 @@ def top_legend() -> alt.Legend:
     return alt.Legend(orient="top", direction="horizontal", title=None)
 
 
-def panel_title(panel: Panel) -> alt.TitleParams:
+def small_multiple_title(panel: Panel) -> alt.TitleParams:
     """The title of one small multiple, cut where it would touch the next."""
     return alt.TitleParams(panel.title, limit=420)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from labctl.analysis.latency import directions
+from labctl.analysis.latency import latency_directions
 from labctl.analysis.numbers import (
     latency_text,
     prefixed,
@@ -23,7 +23,7 @@ from labctl.report import key_figures
 from labctl.report.charts.small_multiples import (
     PanelGrid,
     charts_in_rows,
-    panel_title,
+    small_multiple_title,
     throttle_words,
     top_legend,
 )
@@ -173,7 +173,9 @@ def _watts_panel(
     if summary.idle_watts is not None:
         layers.append(_idle_line(datasets, summary.idle_watts, scale))
     return plain(
-        alt.layer(*layers).properties(title=panel_title(panel), width=grid.width, height=220)
+        alt.layer(*layers).properties(
+            title=small_multiple_title(panel), width=grid.width, height=220
+        )
     )
 
 
@@ -286,7 +288,7 @@ def _work_panel(
     (rate_title, rates), (per_title, efficiencies) = _work_rows(panel)
     top = tops[rate_title]
     upper = _sweep_line(datasets, grid, panel, rates, rate_title, top, HUES[0], named=not efficient)
-    upper = upper.properties(title=panel_title(panel), width=grid.width, height=150)
+    upper = upper.properties(title=small_multiple_title(panel), width=grid.width, height=150)
     if not efficient:
         return plain(upper)
     top = tops[per_title]
@@ -355,7 +357,7 @@ def _latency_rows(panel: Panel) -> list[Row]:
     for point in panel.points:
         if not latencies_are_valid(point.result):
             continue
-        for op, direction in directions(point.result).items():
+        for op, direction in latency_directions(point.result).items():
             latencies_us = {
                 name: direction.latency_percentiles_us.get(percentile)
                 for name, percentile in _PERCENTILES.items()
@@ -404,4 +406,4 @@ def _latency_panel(
         heights[row["x"]] = max(row["us"], heights.get(row["x"], 0.0))
     marks = _sweep_triangles(datasets, grid, panel, heights, scale, 14)
     layers = alt.layer(line, point, *marks)
-    return plain(layers.properties(title=panel_title(panel), width=grid.width, height=200))
+    return plain(layers.properties(title=small_multiple_title(panel), width=grid.width, height=200))

@@ -31,7 +31,7 @@ from labctl.report.charts.theme import (
     plain,
     signed,
 )
-from labctl.report.trend_words import DAY, span_of, title_of, with_doubt
+from labctl.report.trend_words import DAY, span_of, title_of, trend_words_with_u
 
 COLUMNS = 3
 WIDTH, HEIGHT = 310, 170
@@ -116,7 +116,7 @@ def _moved_trend_chart(series: TrendSeries, name: str) -> Chart | None:
             for run, level in enumerate(row.levels, start=1)
             if level is not None
         ]
-        title = f"{row.point}: {with_doubt(sure[key])}"
+        title = f"{row.point}: {trend_words_with_u(sure[key])}"
         labels = LATENCY if row.unit == "µs" else PREFIXED
         parts.append(
             _trend_chart_panel(

@@ -22,7 +22,7 @@ from labctl.analysis.readings.channel_series import (
     Ints,
     RailSeries,
     channel_series,
-    host_series,
+    host_channel_series,
     rail_series,
 )
 from labctl.analysis.readings.live_iops import live_iops
@@ -141,7 +141,7 @@ class RunData:
             raise JournalError(f"{name}: {error}") from error
         if name not in self.channels:
             raise JournalError(f"no channel {name!r}; there are: {', '.join(self.channels)}")
-        return host_series(self.record, name)
+        return host_channel_series(self.record, name)
 
     def rail(self, name: str, phase: PhaseResult | None = None) -> RailReadings:
         """Volts, amps and watts of a rail, of the whole run or of one phase.

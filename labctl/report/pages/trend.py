@@ -20,7 +20,7 @@ from labctl.report.trend_words import (
     reasons_of,
     span_of,
     title_of,
-    with_doubt,
+    trend_words_with_u,
 )
 
 
@@ -62,6 +62,6 @@ def trend_page(found: Trend, gate: GateResult | None = None) -> str:
             "percent": percent,
             "points_of": points_of,
             "reasons_of": reasons_of,
-            "with_doubt": with_doubt,
+            "trend_words_with_u": trend_words_with_u,
         },
     )

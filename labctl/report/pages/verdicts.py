@@ -9,7 +9,7 @@ from labctl.analysis.results import RunSummary
 from labctl.analysis.run.drives import runs_of_drives
 from labctl.analysis.run.timeline import timeline
 from labctl.record.reader import RunRecord
-from labctl.report.charts.power_verdict import BINS, verdict_chart, window_of
+from labctl.report.charts.power_verdict import BINS, drawn_verdict_window, verdict_chart
 from labctl.report.charts.static_svg import static_svg
 from labctl.report.charts.theme import Chart, signed
 from labctl.report.key_figures import source_words
@@ -42,7 +42,7 @@ def _verdicts_page_charts(record: RunRecord, found: Judgement) -> Iterator[Chart
     failed = [check for check in found.of(PowerVerdict.FAIL) if check not in shown]
     drives = runs_of_drives(record)
     for number, check in enumerate([*shown, *failed[:MOST_PICTURES]], start=1):
-        window = window_of(check)
+        window = drawn_verdict_window(check)
         if window is not None:
             line = timeline(drives.get(check.drive, record), *window, BINS)
             chart = verdict_chart(check, line, number)

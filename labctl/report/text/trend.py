@@ -25,7 +25,7 @@ from labctl.report.trend_words import (
     reasons_of,
     span_of,
     title_of,
-    with_doubt,
+    trend_words_with_u,
 )
 
 _INDENT = "   "
@@ -84,7 +84,7 @@ def _change_lines(number: int, change: LevelChange, series: TrendSeries) -> Iter
         many = f"{len(points)}/{points_of(series, quantity)}"
         small = min(one.p for one in points)
         row = f"{_INDENT}{WATCHED[quantity].title:14}{many:>8}{percent(middle):>9}"
-        row += f"{with_doubt(points[0]):>16}{chance(small):>8}  "
+        row += f"{trend_words_with_u(points[0]):>16}{chance(small):>8}  "
         yield row + _cut_trend_text(points[0].point, WIDTH - len(row))
 
 

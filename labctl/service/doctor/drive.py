@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from labctl.capture.drive import check_target
-from labctl.capture.drive.changed_settings import limit_words
+from labctl.capture.drive.changed_settings import power_limit_words
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.node import DrivePlace
@@ -196,7 +196,7 @@ def check_power_state(
     control = DriveControl(machine, rig.drive)
     try:
         now = control.power_state()
-        limit = limit_words(control.power_limit()) if state.has_power_limit else ""
+        limit = power_limit_words(control.power_limit()) if state.has_power_limit else ""
     except LabctlError as error:
         yield (trouble if wanted or limits else warning)(DRIVE, str(error))
         return

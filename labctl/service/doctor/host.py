@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from labctl.analysis.throttling.host_load import SHORT
 from labctl.capture.host import software
 from labctl.capture.host.drive_host import DriveHost
-from labctl.capture.host.load import PRESSURE, lately_waiting
+from labctl.capture.host.load import PRESSURE, load_waiting_share
 from labctl.capture.host.machine import NOT_FOUND, Completed, Machine, run_tool
 from labctl.capture.host.memory_room import mistakes_with_host
 from labctl.capture.host.ssh import LOCAL
@@ -85,7 +85,7 @@ def _governor(machine: Machine, plan: Plan | None) -> Iterator[Check]:
 
 
 def _processors(machine: Machine) -> Check:
-    share = lately_waiting(machine.read_texts([PRESSURE]).get(PRESSURE, ""))
+    share = load_waiting_share(machine.read_texts([PRESSURE]).get(PRESSURE, ""))
     if share is None:
         return warning(
             HOST,

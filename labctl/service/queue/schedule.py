@@ -33,7 +33,9 @@ def may_begin(job: Job, now_s: float) -> bool:
     return job.after_s is None or job.after_s <= now_s or set_back
 
 
-def expect(jobs: Sequence[Job], now_s: float, paused: Collection[str]) -> dict[int, ExpectedTimes]:
+def expected_schedule(
+    jobs: Sequence[Job], now_s: float, paused: Collection[str]
+) -> dict[int, ExpectedTimes]:
     """Begin and end of every job that runs or waits, by number. ``jobs`` in the queue's order.
 
     A rig takes the first job that may begin: one that has to wait for its time lets others pass.

@@ -17,7 +17,7 @@ from labctl.service.data_dir import Home
 from labctl.service.locks.processes import ProcessIdentity
 from labctl.service.locks.rig_lock import RigUse, rigs_in_use
 from labctl.service.queue.job import Job, JobState
-from labctl.service.queue.schedule import ExpectedTimes, expect
+from labctl.service.queue.schedule import ExpectedTimes, expected_schedule
 from labctl.service.queue.store import Queue
 from labctl.service.runs.run_view import RunView
 
@@ -92,7 +92,9 @@ class StatusReader:
         rigs = tuple(
             self._rig(name, jobs, uses.get(name), name in paused, name in served) for name in names
         )
-        return LocalStatus(daemon, rigs, expect(jobs, time.time(), paused), self._queue.problems)
+        return LocalStatus(
+            daemon, rigs, expected_schedule(jobs, time.time(), paused), self._queue.problems
+        )
 
     def _rig(
         self, name: str, jobs: Sequence[Job], use: RigUse | None, paused: bool, served: bool

@@ -38,7 +38,7 @@ def known() -> tuple[Bench, Bench]:
     return bench(reads), bench(mixed, seed=2)
 
 
-@pytest.mark.parametrize("rate_hz", [10.0, 100.0])
+@pytest.mark.parametrize("rate_hz", [10.0, pytest.param(100.0, marks=pytest.mark.long)])
 def test_phases_that_hang_on_one_end_are_as_sure_as_those_with_a_start(
     tmp_path: Path, rate_hz: float
 ) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labctl.analysis.methods import soak
-from labctl.analysis.steady_state.temperature import is_steady, steady_after_s
+from labctl.analysis.steady_state.temperature import is_temperature_steady, steady_after_s
 from labctl.config.plan import parse_plan
 from labctl.record.phase import Pattern
 from tests.unit.report_sample import summary_of
@@ -51,12 +51,12 @@ def test_throttling_on_and_off_at_the_limit_counts_as_standing() -> None:
 @given(st.floats(min_value=0, max_value=299.0), st.floats(min_value=0.2, max_value=10.0))
 def test_less_than_a_window_never_stands(duration_s: float, rate: float) -> None:
     t_s = np.arange(0.0, duration_s, 1.0 / rate)
-    assert not is_steady(t_s, np.full(len(t_s), 50.0), WINDOW_S)
+    assert not is_temperature_steady(t_s, np.full(len(t_s), 50.0), WINDOW_S)
 
 
 def test_a_sensor_that_fell_silent_does_not_stand() -> None:
     t_s = np.concatenate([np.arange(0.0, 60.0), [400.0, 401.0]])
-    assert not is_steady(t_s, np.full(len(t_s), 50.0), WINDOW_S)
+    assert not is_temperature_steady(t_s, np.full(len(t_s), 50.0), WINDOW_S)
 
 
 def test_the_recovery_is_seen_in_the_work_after_the_cool_down(

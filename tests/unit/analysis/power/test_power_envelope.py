@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from labctl.analysis.power.budget import rail_result
-from labctl.analysis.power.power_envelope import too_slow_for
+from labctl.analysis.power.power_envelope import too_slow_for_envelope
 from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.power.sliding_maxima import WINDOWS_S
 from labctl.analysis.readings.channel_series import ChannelSeries, ClockMap, RailSeries
@@ -44,13 +44,13 @@ S = 1_000_000_000
 def test_which_windows_a_meter_carries(
     window_s: float, interval_s: float, aperture_s: float, carried: bool
 ) -> None:
-    why = too_slow_for(window_s, interval_s, aperture_s)
+    why = too_slow_for_envelope(window_s, interval_s, aperture_s)
     assert (not why) == carried, why
 
 
 def test_a_meter_that_does_not_say_how_long_it_integrates_is_not_called_infinitely_short() -> None:
-    assert "a reading each 100 ms of unknown length" in too_slow_for(1.0, 0.1, 0.0)
-    assert "a reading each 100 ms that lasts 20 ms" in too_slow_for(1.0, 0.1, 0.02)
+    assert "a reading each 100 ms of unknown length" in too_slow_for_envelope(1.0, 0.1, 0.0)
+    assert "a reading each 100 ms that lasts 20 ms" in too_slow_for_envelope(1.0, 0.1, 0.02)
 
 
 def test_lengths_as_people_and_columns_have_them() -> None:

@@ -46,7 +46,9 @@ def test_true_stretches_are_found_placed_and_told_apart(
     assert score.accused == []
 
 
-@pytest.mark.parametrize("seed", [1000, 1006, 1020, 1023])
+@pytest.mark.parametrize(
+    "seed", [1000, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1006, 1020, 1023))]
+)
 def test_heat_is_found_while_the_flash_slows_down_too(seed: int, tmp_path: Path) -> None:
     score = judged("mixed", tmp_path, range(seed, seed + 1))
     assert score.wanted["thermal"] >= 1
@@ -54,8 +56,11 @@ def test_heat_is_found_while_the_flash_slows_down_too(seed: int, tmp_path: Path)
     assert score.accused == []
 
 
-def test_a_clean_drive_near_its_warning_is_never_accused(tmp_path: Path) -> None:
-    score = judged("clean", tmp_path, range(500, 504))
+@pytest.mark.parametrize(
+    "seeds", [range(500, 502), pytest.param(range(502, 506), marks=pytest.mark.long)]
+)
+def test_a_clean_drive_near_its_warning_is_never_accused(seeds: range, tmp_path: Path) -> None:
+    score = judged("clean", tmp_path, seeds)
     assert score.invented == []
 
 

@@ -15,8 +15,8 @@ from labctl.capture.drive.trim_check import (
     Extent,
     TrimVerdict,
     extents_of,
-    judge,
     trim_check,
+    trim_verdict,
 )
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.identity.block_devices import read_block_devices
@@ -146,11 +146,11 @@ BEFORE = Contents(0, 0, 4096, 0)
 def test_old_data_are_a_failure_only_where_the_drive_promised_others(
     promise: Promise, after: Contents, verdict: TrimVerdict
 ) -> None:
-    assert judge(Discard(1 << 30, 512, promise), BEFORE, after)[0] is verdict
+    assert trim_verdict(Discard(1 << 30, 512, promise), BEFORE, after)[0] is verdict
 
 
 def test_a_pattern_that_was_never_at_its_place_proves_nothing() -> None:
-    found, why = judge(
+    found, why = trim_verdict(
         Discard(1 << 30, 512, Promise.ZEROS), Contents(4096, 0, 0, 0), Contents(4096, 0, 0, 0)
     )
     assert found is TrimVerdict.OPEN and "btrfs" in why

@@ -14,7 +14,7 @@ from labctl.capture.identity.sysfs import (
     parse_link,
     parse_sensors,
     read_place,
-    read_sensors,
+    read_sysfs_sensors,
     slow_slot,
 )
 from labctl.record.drive_state import PcieLink, PciePort
@@ -88,7 +88,7 @@ def test_the_sensors_of_a_drive_are_found_where_kernels_put_them(
         ("temp3_label", "Sensor 2"),
     ):
         machine.write(f"{base}/{name}", text + "\n")
-    composite, second = read_sensors(("/sys/class/nvme/nvme0",), machine)
+    composite, second = read_sysfs_sensors(("/sys/class/nvme/nvme0",), machine)
     assert (composite.name, composite.celsius) == ("composite", 41.85)
     assert (composite.max_celsius, composite.critical_celsius) == (84.85, 89.85)
     assert composite.path == f"{base}/temp1_input"

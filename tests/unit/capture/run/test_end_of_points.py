@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labctl.capture.run.expand import phases_for
-from labctl.capture.run.live_points import least_s
+from labctl.capture.run.live_points import least_point_s
 from labctl.config.plan import parse_plan
 from labctl.config.rig import load_rig
 from labctl.errors import ConfigurationError
@@ -26,7 +26,7 @@ def planned(until: str, pattern: str = "randread", seconds: int = 600) -> list[f
     """The least seconds of each phase on an example rig."""
     rig = load_rig(RIGS / "nvme-adapter.toml")
     plan = parse_plan(PLAN.format(until=until, pattern=pattern, seconds=seconds), "p.toml")
-    return [least_s(rig, phase) for phase in phases_for(rig, plan, "p.toml", 1 << 40)]
+    return [least_point_s(rig, phase) for phase in phases_for(rig, plan, "p.toml", 1 << 40)]
 
 
 def test_a_target_below_what_the_meters_know_is_refused_with_what_they_know() -> None:

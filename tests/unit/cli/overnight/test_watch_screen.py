@@ -17,7 +17,7 @@ from labctl.cli.overnight.watch_screen import KEYS, ScreenState, local_screen
 from labctl.fio.status import LiveRates
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import Attempt, Job, JobState
-from labctl.service.queue.schedule import expect
+from labctl.service.queue.schedule import expected_schedule
 from labctl.service.queue.store import Queue
 from labctl.service.runs.run_view import RunView
 from labctl.service.status.local_rigs import LocalStatus, RigStatus, StatusReader
@@ -56,7 +56,7 @@ def shown(look: RunView, height: int, waiting: int) -> list[str]:
     )
     running = job(4, JobState.RUNNING)
     rig = RigStatus("bench", False, True, None, look, view, running, queued, over)
-    expected = expect((running, *queued), NOW_S, ())
+    expected = expected_schedule((running, *queued), NOW_S, ())
     picture = local_screen(LocalStatus(None, (rig,), expected), ScreenState())
     out = io.StringIO()
     Console(file=out, width=80, height=height, color_system=None).print(Screen(picture))

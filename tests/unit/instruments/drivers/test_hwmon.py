@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from instruments.driver_kit import hwmon_files
-from instruments.drivers.hwmon import Hwmon, HwmonSettings, sensor_name
+from instruments.drivers.hwmon import Hwmon, HwmonSettings, hwmon_sensor_name
 from instruments.errors import ConnectionLost, SettingRefused, WrongInstrument
 from instruments.reading import Quantity, Status
 
@@ -77,8 +77,8 @@ def test_a_vanished_file_and_nonsense(chip: Path) -> None:
 
 
 def test_sensor_names() -> None:
-    assert sensor_name("Sensor 1\n") == "sensor_1"
-    assert sensor_name("Tctl/Tdie") == "tctl_tdie"
+    assert hwmon_sensor_name("Sensor 1\n") == "sensor_1"
+    assert hwmon_sensor_name("Tctl/Tdie") == "tctl_tdie"
 
 
 @pytest.fixture

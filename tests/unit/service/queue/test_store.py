@@ -33,7 +33,7 @@ from labctl.service.queue.job import (
     ended,
 )
 from labctl.service.queue.new_jobs import parse_after
-from labctl.service.queue.schedule import BETWEEN_JOBS_S, expect, may_begin
+from labctl.service.queue.schedule import BETWEEN_JOBS_S, expected_schedule, may_begin
 from labctl.service.queue.store import MOST_WAITING, NoSuchJob, Queue, QueueError, QueueFull
 
 NOW_S = 1_700_000_000.0
@@ -333,7 +333,7 @@ def test_jobs_are_expected_in_the_order_in_which_they_will_be_taken(
         job(number, after_s=None if wait is None else NOW_S + wait)
         for number, wait in enumerate(after, 1)
     ]
-    found = expect(jobs, NOW_S, ())
+    found = expected_schedule(jobs, NOW_S, ())
     begins = [(found[item.id].begin_s or 0.0, item.id) for item in jobs]
     assert [number for _, number in sorted(begins)] == expected_one_by_one(jobs, NOW_S)
 
@@ -444,14 +444,14 @@ def test_begin_and_end_of_each_job_follow_from_the_one_before(queue: Queue) -> N
         job(5, rig="other"),
         job(6, rig="still"),
     ]
-    found = expect(jobs, NOW_S, {"still"})
+    found = expected_schedule(jobs, NOW_S, {"still"})
     assert (found[1].begin_s, found[1].end_s) == (NOW_S - 40, NOW_S + 60)
     assert found[3].begin_s == NOW_S + 60  # passes the one that waits for its time
     assert found[2].begin_s == NOW_S + 1000
     assert found[4].begin_s == NOW_S and found[4].end_s is None
     assert found[5].begin_s is None
     assert found[6].begin_s is None
-    later = expect([job(1), job(2)], NOW_S, ())
+    later = expected_schedule([job(1), job(2)], NOW_S, ())
     assert later[2].begin_s == NOW_S + 100 + BETWEEN_JOBS_S
 
 
