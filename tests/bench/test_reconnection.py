@@ -44,7 +44,7 @@ CONFIGS: tuple[MeterConfig, ...] = (
     MeterConfig(name="bmc", kind="bmc", point="host", settings={"interval_s": 1.0}),
 )
 WITHIN_S = 150.0
-"""A BMC is asked in several requests, each with its time limit, on a machine that others keep busy."""
+"""A BMC is asked in several requests, each with its time limit, on a busy machine."""
 SAME = {"sdm3065x", "keithley2000", "8846a", "pmd_usb"}
 """Kinds that are read by a driver of the above over a line of the same kind."""
 
