@@ -17,8 +17,8 @@ from labctl.analysis.compare.planning import RepeatsPlan
 from labctl.analysis.compare.trend_results import Trend
 from labctl.analysis.methods.method_results import MethodResults
 from labctl.analysis.methods.power_verdicts import Judgement, PowerVerdict
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.stretch import StretchResult
+from labctl.analysis.run_summary import RunSummary
 from labctl.capture.drive.trim_check import TrimCheck
 from labctl.capture.meters.find_ranges import Suggestion
 from labctl.config.calibration_file import Calibration

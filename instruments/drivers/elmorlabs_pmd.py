@@ -31,8 +31,8 @@ from instruments.drivers.elmorlabs_pmd_frames import (
     WELCOME,
     RailValues,
     parse_id,
-    parse_offsets,
     parse_pmd2,
+    parse_pmd_offsets,
     parse_pmd_usb,
 )
 from instruments.errors import ProtocolError, WrongInstrument
@@ -222,7 +222,7 @@ class ElmorlabsPmd:
                 f"{self._name}: firmware {firmware} answers with {len(config)} bytes of "
                 f"configuration instead of {wanted}: its calibration is not known here"
             )
-        return parse_offsets(config)
+        return parse_pmd_offsets(config)
 
     def _answer(self, question: bytes) -> bytes:
         """All that comes after a question, until nothing comes. Raises NoAnswer."""

@@ -76,7 +76,7 @@ def parse_id(answer: bytes) -> tuple[int, int, int]:
     return answer[0], answer[1], answer[2]
 
 
-def parse_offsets(config: bytes) -> tuple[int, ...]:
+def parse_pmd_offsets(config: bytes) -> tuple[int, ...]:
     """The calibration offsets of a PMD-USB's eight inputs, in steps."""
     return tuple(_OFFSETS.unpack_from(config, _OFFSETS_AT))
 

@@ -37,7 +37,7 @@ from instruments.drivers.powersensor3_frames import (
     Sensor,
     find_layout,
     parse_sensor,
-    split_frames,
+    split_powersensor3_frames,
 )
 from instruments.errors import ConnectionLost, NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import (
@@ -178,7 +178,7 @@ class PowerSensor3:
             parts.append(self._line.read_some(0.0))
         parts.append(self._line.read_some(0.1))  # waits: these bytes are as fresh as can be
         arrived_ns = self._clock()
-        frames, self._rest = split_frames(b"".join(parts), self._layout)
+        frames, self._rest = split_powersensor3_frames(b"".join(parts), self._layout)
         if len(frames) < 2:
             return Batch()
         return self._batch(frames, arrived_ns)

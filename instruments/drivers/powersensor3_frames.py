@@ -119,7 +119,7 @@ class Frames:
         return len(self.stamps)
 
 
-def split_frames(data: bytes, layout: Layout) -> tuple[Frames, bytes]:
+def split_powersensor3_frames(data: bytes, layout: Layout) -> tuple[Frames, bytes]:
     """The frames in ``data``, and what to put before the next bytes.
 
     The last frame stays in the rest too: the next call begins with it.

@@ -87,7 +87,7 @@ class TruevoltSettings(NplcSettings):
 _POINTS = re.compile(r"\+?(\d+);\+?(\d+)")
 
 
-def parse_points(text: str) -> tuple[int, int]:
+def parse_truevolt_points(text: str) -> tuple[int, int]:
     """Readings in memory and the Questionable condition, from ``12;0``. Raises ProtocolError."""
     match = _POINTS.fullmatch(text.strip())
     if match is None:
@@ -225,7 +225,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
     def _poll(self) -> tuple[int, bool, int, tuple[ClockPair, ...]]:
         """Readings in memory, whether some were lost, time of the answer, clock pairs."""
         (points, condition), asked_ns, answered_ns = self._ask_at_most_twice(
-            "DATA:POIN?;:STAT:QUES:COND?", parse_points
+            "DATA:POIN?;:STAT:QUES:COND?", parse_truevolt_points
         )
         complete = self._taken + points
         self._polls.add_poll(complete, self._interval_ns, asked_ns, answered_ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labctl.analysis.results import PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.fio.results import Direction
 
 

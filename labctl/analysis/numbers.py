@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from labctl.analysis.results import Estimate
+from labctl.analysis.estimate import Estimate
 
 NOTHING = "–"
 """Shown where nothing was measured."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from labctl.analysis.results import PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.record.events import Outcome
 from labctl.record.phase import Phase, format_size
 

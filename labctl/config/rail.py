@@ -18,13 +18,13 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 _CHANNEL = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
-def _channel_name(name: str) -> str:
+def _rail_channel_name(name: str) -> str:
     if not _CHANNEL.fullmatch(name):
         raise ValueError("must name a channel as instrument.channel, such as 'v12.voltage'")
     return name
 
 
-ChannelName = Annotated[str, AfterValidator(_channel_name)]
+ChannelName = Annotated[str, AfterValidator(_rail_channel_name)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -68,7 +68,7 @@ def guess(file: Path, given: Given, ready: str = "") -> Guess:
     """
     start = _beginning_for_guess(file)
     if start.startswith(JLS):
-        _check_says_itself(file, given, ready)
+        _check_guess_says_itself(file, given, ready)
         return Guess(_of_jls(file, given))
     found = sniff_parquet(file) if start.startswith(PARQUET) else sniff(file)
     known, found = recognise(found, ready)
@@ -119,7 +119,7 @@ def _beginning_for_guess(file: Path) -> bytes:
         raise not_there(file, "file", None, error.strerror or str(error)) from error
 
 
-def _check_says_itself(file: Path, given: Given, ready: str) -> None:
+def _check_guess_says_itself(file: Path, given: Given, ready: str) -> None:
     """Refuse what a person says of a JLS file that it says itself. Raises ConfigurationError."""
     said = {
         "--mapping": ready,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from labctl.analysis.numbers import duration, utc
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.phase_result import PhaseResult
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.events import Outcome
 from labctl.record.point_end import ENDING_WORDS
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
-from labctl.analysis.results import PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.workload import ordinal
 from labctl.record.phase import Phase, format_size
 

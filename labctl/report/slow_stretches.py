@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labctl.analysis.results import Cause, PhaseResult, RunSummary, ThrottleInterval
+from labctl.analysis.phase_result import PhaseResult
+from labctl.analysis.run_summary import RunSummary
+from labctl.analysis.throttle_result import Cause, ThrottleInterval
 
 MOST_SEPARATE = 3
 """Slow stretches of one phase and cause up to which each is listed on its own."""

@@ -16,8 +16,8 @@ import pytest
 from instruments.simulated.bench import DEFAULT_METERS, Bench, BenchConfig, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.readings.live_iops import live_iops
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.steady_state.enough import Keeps
 from labctl.cli.run.demo import compare_demo_with_truth
 from labctl.config.plan import load_plan

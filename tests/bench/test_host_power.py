@@ -14,8 +14,8 @@ import pytest
 from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
 from instruments.simulated.meter_kit.config import MeterConfig
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.header import ChannelInfo
 from labctl.record.reader import RunRecord, find_runs
 

@@ -21,9 +21,9 @@ import pytest
 
 from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
-from labctl.analysis.results import Mark, RunSummary
 from labctl.analysis.run.stretch import stretch_of
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import Mark, RunSummary
 from labctl.cli.main import INTERRUPTED
 from labctl.record.events import EventKind, Outcome
 from labctl.record.layout import EVENTS_FILE

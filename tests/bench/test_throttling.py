@@ -16,8 +16,9 @@ import pytest
 
 from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
-from labctl.analysis.results import RunSummary, ThrottleInterval
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
+from labctl.analysis.throttle_result import ThrottleInterval
 from labctl.analysis.throttling.repeated_falls import NO_PAUSE_S
 from labctl.record.reader import RunRecord, find_runs
 

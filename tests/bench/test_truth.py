@@ -18,8 +18,8 @@ import pytest
 
 from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
-from labctl.analysis.results import EdgeLag, RunSummary
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import EdgeLag, RunSummary
 from labctl.cli.run.demo import DemoComparison, compare_demo_with_truth
 from labctl.record.layout import CLOCK_PAIR
 from labctl.record.reader import RunRecord, find_runs

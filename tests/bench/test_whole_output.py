@@ -17,9 +17,10 @@ import pytest
 
 from instruments.simulated.bench import Bench
 from labctl.analysis.methods.method_results import methods_of
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.readings.phase_spans import RecordedOutput
-from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
 from labctl.fio.documents import DocumentStream, documents
 from labctl.fio.results import last_document
 from labctl.record.layout import EVENTS_FILE

@@ -22,7 +22,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from labctl.analysis.results import PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.run.summary import summarise
 from labctl.analysis.steady_state.enough import Keeps
 from labctl.capture.phases.early_end import point_end

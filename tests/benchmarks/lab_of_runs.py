@@ -14,18 +14,10 @@ from functools import cached_property
 
 import numpy as np
 
+from labctl.analysis.estimate import Estimate, Series
+from labctl.analysis.phase_result import PhaseResult, RailResult, TemperatureResult, WindowMaximum
 from labctl.analysis.power.sliding_maxima import WINDOWS_S
-from labctl.analysis.results import (
-    Cause,
-    Estimate,
-    PhaseResult,
-    RailResult,
-    Series,
-    TemperatureResult,
-    ThrottleInterval,
-    ThrottleVerdict,
-    WindowMaximum,
-)
+from labctl.analysis.throttle_result import Cause, ThrottleInterval, ThrottleVerdict
 from labctl.capture.meters.live_values import LiveRail, View
 from labctl.fio.results import Direction
 from labctl.record.events import Event, EventKind, Outcome

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from instruments.simulated.drive.ground_truth import GroundTruth
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.readings.channel_series import channel_series
-from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.run.summary import summarise
 from labctl.errors import JournalError
 from labctl.record.events import EventKind, Outcome

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.readings.channel_series import channel_series
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.events import EventKind
 from labctl.record.header import ChannelInfo
 from labctl.record.layout import EVENTS_FILE

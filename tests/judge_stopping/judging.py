@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labctl.analysis.results import Component
+from labctl.analysis.estimate import Component
 from labctl.analysis.stats.time_mean import TimeMean
 from labctl.analysis.stats.uncertainty import expanded_u
 from labctl.analysis.steady_state.enough import (

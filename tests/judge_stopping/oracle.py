@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.results import Component
+from labctl.analysis.estimate import Component
 from labctl.analysis.stats.uncertainty import expanded_u, limit_component
 from labctl.analysis.steady_state.enough import SHORTEST_S, Quantity, Target
 from labctl.analysis.steady_state.slow_part import SLOWEST_S

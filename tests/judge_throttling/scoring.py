@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from labctl.analysis.results import ThrottleInterval, ThrottleVerdict
+from labctl.analysis.throttle_result import ThrottleInterval, ThrottleVerdict
 from tests.judge_throttling.drives import Course, Truth
 from tests.judge_throttling.recording import BEGAN_NS
 

@@ -14,7 +14,7 @@ from instruments.drivers.powersensor3_frames import (
     Layout,
     find_layout,
     parse_sensor,
-    split_frames,
+    split_powersensor3_frames,
 )
 from instruments.errors import ConnectionLost, NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import EPOCH_NS, Batch, Status
@@ -104,7 +104,7 @@ def reported(batch: Batch) -> list[tuple[Status, int]]:
 def test_a_frame_byte_by_byte() -> None:
     # 0x2A5 us = 10 100101; sensor 3 at 0x3C1 = 1111 000001
     data = bytes.fromhex("fa65 8000 9000 a000 bf01 c000 d000 e000 f000")
-    frames, rest = split_frames(data, ALL)
+    frames, rest = split_powersensor3_frames(data, ALL)
     assert frames.stamps.tolist() == [0x2A5]
     assert frames.levels.tolist() == [[0, 0, 0, 0x3C1, 0, 0, 0, 0]]
     assert rest == data, "the last frame waits for its successor"
@@ -224,7 +224,7 @@ def test_firmware_that_sends_only_sensors_in_use() -> None:
     one = bytes([0xF0, 0x40, 0x80 | 2 << 4 | 8, 1, 0x80 | 3 << 4 | 8, 2])
     two = bytes([0xF0, 0x40 | 50, 0x80 | 2 << 4 | 8, 3, 0x80 | 3 << 4 | 8, 4])
     assert find_layout(b"\x09" + one + two + one) == layout
-    frames, _ = split_frames(b"\x09\xff" + one + two, layout)
+    frames, _ = split_powersensor3_frames(b"\x09\xff" + one + two, layout)
     assert frames.levels.tolist() == [[513, 514], [515, 516]]
     assert frames.skipped.tolist() == [True, False]
 
@@ -232,7 +232,7 @@ def test_firmware_that_sends_only_sensors_in_use() -> None:
 @pytest.mark.parametrize("noise", [b"", b"\xff\x3f", b"hello world, no frames", bytes(400)])
 def test_what_is_no_stream(noise: bytes) -> None:
     assert find_layout(noise) is None
-    frames, rest = split_frames(noise, ALL)
+    frames, rest = split_powersensor3_frames(noise, ALL)
     assert len(frames) == 0
     assert len(rest) < 18
 
@@ -240,7 +240,7 @@ def test_what_is_no_stream(noise: bytes) -> None:
 def test_a_slow_device_sets_its_own_interval() -> None:
     timeline = FrameTimeline()
     stamps = [57 * i % 1024 for i in range(100)]
-    frames, _ = split_frames(pack_frames(stamps, np.full((100, 8), 512)), ALL)
+    frames, _ = split_powersensor3_frames(pack_frames(stamps, np.full((100, 8), 512)), ALL)
     placed = timeline.place(frames, 0)
     assert not placed.gaps
     assert timeline.interval_us == 57

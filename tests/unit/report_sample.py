@@ -8,21 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from labctl.analysis.results import (
-    THROTTLING,
-    Cause,
-    ClockResult,
-    Component,
-    EdgeLag,
-    Estimate,
-    PhaseResult,
-    RailResult,
-    RunSummary,
-    Series,
-    TemperatureResult,
-    ThrottleInterval,
-    ThrottleVerdict,
-)
+from labctl.analysis.estimate import Component, Estimate, Series
+from labctl.analysis.phase_result import PhaseResult, RailResult, TemperatureResult
+from labctl.analysis.run_summary import ClockResult, EdgeLag, RunSummary
+from labctl.analysis.throttle_result import THROTTLING, Cause, ThrottleInterval, ThrottleVerdict
 from labctl.config.plan import Plan
 from labctl.config.sweeps import Sweep
 from labctl.fio.results import Direction

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labctl.analysis.compare.gate import GateCheck, GateVerdict
-from labctl.analysis.results import length_text
+from labctl.analysis.phase_result import length_text
 from labctl.record.point_end import PointNumber, PointState
 from labctl.rounded import rounded
 

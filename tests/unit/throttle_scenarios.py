@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from labctl.analysis.results import RunSummary
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.phase import Pattern
 from tests.unit.synthetic_run import CHANNELS, EPOCH_NS, good_meter
 from tests.unit.virtual_bench import IDLE, Stretch, VirtualBench, VirtualRun, Work

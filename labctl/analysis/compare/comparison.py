@@ -28,7 +28,7 @@ from labctl.analysis.compare.points import (
     measured_points,
 )
 from labctl.analysis.compare.repeats import Basis, RepeatedPair, judge_pairs, mean_of_repeats
-from labctl.analysis.results import Estimate
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.run.drives import RunOfDrive
 from labctl.analysis.stats.rotation import LEVEL
 from labctl.analysis.workload import workload_name

@@ -8,7 +8,8 @@ no scatter and no number of repeats shows it.
 from __future__ import annotations
 
 from labctl.analysis.compare.conditions import meters_of
-from labctl.analysis.results import COVERAGE_FACTOR, Component, PhaseResult
+from labctl.analysis.estimate import COVERAGE_FACTOR, Component
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.stats.uncertainty import combined, student_factor
 from labctl.record.header import Header
 

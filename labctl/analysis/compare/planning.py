@@ -20,7 +20,7 @@ from labctl.analysis.compare.points import (
     measured_points,
 )
 from labctl.analysis.compare.repeats import Basis
-from labctl.analysis.results import COVERAGE_FACTOR, Estimate
+from labctl.analysis.estimate import COVERAGE_FACTOR, Estimate
 from labctl.analysis.stats.rotation import (
     POWER,
     DrawnExperiments,

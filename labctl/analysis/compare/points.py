@@ -8,10 +8,12 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 
 from labctl.analysis.compare.repeats import mean_of_repeats
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.latency import latency_percentile_us
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.readings.live_iops import iops_estimate
-from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.run.drives import runs_of_drives
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.stats.uncertainty import ratio
 from labctl.analysis.steady_state.window_means import rounds_of_mean
 from labctl.analysis.workload import ordinal, workload_name

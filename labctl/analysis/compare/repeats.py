@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from labctl.analysis.results import Estimate
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.stats.rotation import Floats, contrasts, judged
 from labctl.analysis.stats.uncertainty import student_factor
 

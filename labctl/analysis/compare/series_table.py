@@ -17,7 +17,7 @@ from labctl.analysis.compare.points import (
     MeasuredPoint,
     measured_points,
 )
-from labctl.analysis.results import COVERAGE_FACTOR, Estimate
+from labctl.analysis.estimate import COVERAGE_FACTOR, Estimate
 from labctl.analysis.stats.rotation import Floats
 from labctl.analysis.stats.series_candidates import FEWEST_RUNS, Bools
 from labctl.record.events import Outcome

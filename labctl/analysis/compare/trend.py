@@ -38,7 +38,7 @@ from labctl.analysis.compare.trend_results import (
     TrendSeries,
     TrendVerdict,
 )
-from labctl.analysis.results import Estimate
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.stats.rotation import LEVEL, POWER, Floats
 from labctl.analysis.stats.series_candidates import (
     FEWEST_RUNS,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from labctl.analysis.compare.conditions import ConditionChange
-from labctl.analysis.results import Estimate
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.stats.series_candidates import CandidateKind
 
 

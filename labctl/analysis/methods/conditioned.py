@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.power.shared_errors import watts_ratio
-from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.workload import by_workload, completed_with_io
 from labctl.record.events import Outcome
 from labctl.record.phase import Role

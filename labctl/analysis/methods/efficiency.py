@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.power.shared_errors import watts_ratio
-from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.workload import by_workload, completed_with_io
 
 BYTES_PER_GB = 1e9
@@ -52,7 +53,7 @@ class RailShare:
     share: Estimate
 
 
-def knees(results: Sequence[PhaseResult]) -> tuple[Knee, ...]:
+def efficiency_knees(results: Sequence[PhaseResult]) -> tuple[Knee, ...]:
     """The knee of each workload that was done at two or more queue depths.
 
     Phases in which the drive throttled do not count. A depth that was done again counts once, at

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.methods.power_model import RailModel, model_watts
-from labctl.analysis.results import Estimate, PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.workload import by_workload, completed_with_io
 
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labctl.analysis.results import Estimate, PhaseResult
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.workload import by_workload, completed_with_io, workload_name
 
 LOW_DEPTHS = (1, 2, 4)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.methods.efficiency import BYTES_PER_GB
-from labctl.analysis.results import Estimate, PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.stats.uncertainty import ratio
 from labctl.record.header import ChannelInfo, Header
 from labctl.record.phase import Pattern

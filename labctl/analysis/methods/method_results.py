@@ -12,7 +12,7 @@ from labctl.analysis.methods.efficiency import (
     Knee,
     MarginalEnergy,
     RailShare,
-    knees,
+    efficiency_knees,
     marginal_energies,
     rail_shares,
 )
@@ -40,9 +40,9 @@ from labctl.analysis.methods.qos import (
 from labctl.analysis.methods.replays import ReplayResult, replay_results
 from labctl.analysis.methods.soak import Soak, soaks
 from labctl.analysis.readings.live_iops import live_iops
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.drives import runs_of_drives
 from labctl.analysis.run.problems import latencies_are_valid
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.steady_state.rounds import steady_reports
 from labctl.analysis.steady_state.tracking import SteadyReport
 from labctl.record.json_values import plain_json
@@ -125,7 +125,7 @@ def methods_of(
         steady=steady_reports(measured),
         slow_shares=tuple(_slow_shares(record, summary)),
         verdicts=tuple(_method_latency_verdicts(summary, *qos)),
-        knees=knees(points),
+        knees=efficiency_knees(points),
         marginals=marginal_energies(points),
         rail_shares=rail_shares(summary.phases),
         models=models,

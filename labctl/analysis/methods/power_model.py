@@ -20,8 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from labctl.analysis.estimate import COVERAGE_FACTOR, Estimate
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.power.shared_errors import rail_u_apart, rail_u_gain
-from labctl.analysis.results import COVERAGE_FACTOR, Estimate, PhaseResult
 from labctl.analysis.stats.uncertainty import student_factor
 from labctl.record.events import Outcome
 from labctl.record.phase import Pattern

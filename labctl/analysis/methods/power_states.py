@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.power.shared_errors import watts_ratio
-from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.workload import completed_with_io, workload_name
 
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.numbers import with_uncertainty
+from labctl.analysis.phase_result import PhaseResult, length_text, no_watts_note
 from labctl.analysis.power.blind_spots import FILLED
 from labctl.analysis.power.power_envelope import too_slow_for_envelope
-from labctl.analysis.results import Estimate, PhaseResult, RunSummary, length_text, no_watts_note
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.throttling.run_signals import IDLE_ROLES
 from labctl.errors import ConfigurationError, Mistake, RunFailed
 from labctl.record.drive_state import DriveState

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.readings.fio_output import drive_document
-from labctl.analysis.results import PhaseResult
 from labctl.fio.documents import DIRECTIONS, MIXED, jobs_of, number, number_at, table_of
 from labctl.fio.results import Direction
 from labctl.record.reader import RunRecord

@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.latency import latency_max_us, latency_mean_us, latency_percentile_us
 from labctl.analysis.methods.qos import SlowShare, slow_shares
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.readings.channel_series import host_channel_series
 from labctl.analysis.readings.fio_output import drive_document
-from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.run.problems import latencies_are_valid
+from labctl.analysis.run_summary import RunSummary
 from labctl.fio.status import status_of
 from labctl.record.events import EventKind, Outcome
 from labctl.record.reader import RunRecord

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.readings.channel_series import Floats, channel_series
 from labctl.analysis.readings.live_iops import live_iops
-from labctl.analysis.results import Cause, PhaseResult, RunSummary, ThrottleInterval
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.steady_state.temperature import steady_after_s
+from labctl.analysis.throttle_result import Cause, ThrottleInterval
 from labctl.analysis.throttling.temperature import Temperatures
 from labctl.analysis.workload import workload_name
 from labctl.record.events import EventKind

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from labctl.analysis.estimate import Component, Estimate
+from labctl.analysis.phase_result import RailResult, WindowMaximum
 from labctl.analysis.power.mains_ripple import MAINS_RIPPLE, left_of_ripple
 from labctl.analysis.power.power_envelope import WindowReadings, envelope
 from labctl.analysis.power.rail_power import PhasePower, RailPower
@@ -13,7 +15,7 @@ from labctl.analysis.power.reading_faults import left_by_digits
 from labctl.analysis.power.shunt import at_drive, shunt_lines
 from labctl.analysis.power.source_resistance import aperture_lines, sagged_watts
 from labctl.analysis.readings.channel_series import ChannelSeries
-from labctl.analysis.results import Component, Estimate, RailResult, SourceResistance, WindowMaximum
+from labctl.analysis.run_summary import SourceResistance
 from labctl.analysis.stats.ended_points import watts_ended_with
 from labctl.analysis.stats.uncertainty import (
     expanded,

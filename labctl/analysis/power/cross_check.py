@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labctl.analysis.estimate import Component
 from labctl.analysis.power.interpolation import interpolated
 from labctl.analysis.power.shunt import shunt_lines, shunt_state, temperature_of_shunt
 from labctl.analysis.power.zero_offset import FEWEST_READINGS
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats
-from labctl.analysis.results import Component
 from labctl.analysis.stats.running_stats import RunningStats, mean_and_scatter
 from labctl.analysis.stats.uncertainty import expanded_u, limit_component
 from labctl.record.header import RailInfo

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import Kept, OwnMeasurement, OwnPower, PhaseResult
 from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.readings.channel_series import RailSeries
-from labctl.analysis.results import Estimate, Kept, OwnMeasurement, OwnPower, PhaseResult
 from labctl.record.events import Event, EventKind
 from labctl.record.json_values import is_number
 from labctl.record.layout import READING
@@ -110,13 +111,13 @@ def own_measurements(
                 stated,
                 _own_power_limit_kept(float(drive_watts), meters, stated),
                 event.data.get("is_estimated") is True,
-                _bins(event.data.get("bins")),
+                _drive_own_bins(event.data.get("bins")),
                 int(beyond) if is_number(beyond := event.data.get("beyond_last_bin")) else 0,
             )
     return found
 
 
-def _bins(given: object) -> tuple[tuple[float, int], ...]:
+def _drive_own_bins(given: object) -> tuple[tuple[float, int], ...]:
     """The histogram of an event: a record may be damaged."""
     return tuple(
         (float(bin_[0]), int(bin_[1]))

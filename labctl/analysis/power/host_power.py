@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from labctl.analysis.estimate import Component, Estimate
+from labctl.analysis.phase_result import HostPower
 from labctl.analysis.power.rail_power import FEWEST_READINGS, LEAST_COVERED
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.analysis.results import Component, Estimate, HostPower
 from labctl.analysis.stats.host_watts import host_watts_beside_drive
 from labctl.analysis.stats.time_mean import TimeMean
 from labctl.analysis.stats.uncertainty import expanded_u, limit_component

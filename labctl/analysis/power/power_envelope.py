@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
+from labctl.analysis.estimate import Component, Estimate
+from labctl.analysis.phase_result import WindowMaximum, length_text
 from labctl.analysis.power.blind_spots import FILLED
 from labctl.analysis.power.mains_ripple import MAINS_RIPPLE, left_of_ripple
 from labctl.analysis.power.reading_energy import Energy, EnergyOfAll, EnergyOfReadings
 from labctl.analysis.power.sliding_maxima import WINDOWS_S, Maximum, Searched, WindowSearch
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, RailSeries
-from labctl.analysis.results import Component, Estimate, WindowMaximum, length_text
 from labctl.analysis.stats.uncertainty import (
     expanded_u,
     limit_component,
@@ -117,14 +118,16 @@ class EnvelopeSearch:
             for rail, interval in zip(rails, intervals_ns, strict=True)
         ]
         self._searches = [
-            WindowSearch(_searched_ns(why), interval, count)
+            WindowSearch(_envelope_searched_ns(why), interval, count)
             for why, interval, count in zip(self._why, intervals_ns, expected, strict=True)
         ]
         self._all: tuple[EnergyOfAll, WindowSearch] | None = None
         self._why_all = {key: text for why in reversed(self._why) for key, text in why.items()}
         if whole and len(rails) > 1:
             grid = max(range(len(rails)), key=lambda number: expected[number])
-            search = WindowSearch(_searched_ns(self._why_all), intervals_ns[grid], expected[grid])
+            search = WindowSearch(
+                _envelope_searched_ns(self._why_all), intervals_ns[grid], expected[grid]
+            )
             self._all = EnergyOfAll(grid), search
 
     def add(self, parts: Sequence[tuple[Floats, Floats]]) -> None:
@@ -149,7 +152,7 @@ class EnvelopeSearch:
         return rails, Windows(self._begin_ns, self._all[1].result(), self._why_all)
 
 
-def _searched_ns(why: dict[float, str]) -> list[float]:
+def _envelope_searched_ns(why: dict[float, str]) -> list[float]:
     return [_envelope_window_ns(window_s) for window_s in WINDOWS_S if window_s not in why]
 
 

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from labctl.analysis.estimate import Series
+from labctl.analysis.phase_result import no_watts_note
 from labctl.analysis.power.blind_spots import known_share
 from labctl.analysis.power.interpolation import interpolated
 from labctl.analysis.power.power_envelope import EnvelopeSearch, Windows
@@ -23,7 +25,6 @@ from labctl.analysis.power.reading_faults import LOST_SHARE, LossTest, RepeatCou
 from labctl.analysis.power.shunt import ShuntState, shunt_state, temperature_of_shunt
 from labctl.analysis.power.volts_times_amps import BRIDGED, rail_volts
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, RailSeries
-from labctl.analysis.results import Series, no_watts_note
 from labctl.analysis.stats.time_mean import (
     LOST,
     TimeMean,

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from labctl.analysis.results import Component, Estimate, PhaseResult, RailResult
+from labctl.analysis.estimate import Component, Estimate
+from labctl.analysis.phase_result import PhaseResult, RailResult
 from labctl.analysis.stats.uncertainty import (
     combined,
     difference_components,

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from labctl.analysis.estimate import Component, Series
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.readings.channel_series import ChannelSeries
-from labctl.analysis.results import Component, PhaseResult, Series
 from labctl.analysis.stats.uncertainty import limit_component
 from labctl.record.header import RailInfo
 from labctl.record.timebase import NS_PER_S

@@ -20,9 +20,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from labctl.analysis.estimate import Component, Estimate
 from labctl.analysis.power.rail_power import PhasePower, RailPower
 from labctl.analysis.power.shunt import at_drive, drop_per_amp
-from labctl.analysis.results import Component, Estimate, SourceResistance
+from labctl.analysis.run_summary import SourceResistance
 from labctl.analysis.stats.uncertainty import limit_component, student_factor
 
 NAME = "V and I inside one aperture"

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from labctl.analysis.estimate import Component, Estimate
 from labctl.analysis.power.budget import rail_result
 from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.readings.channel_series import Floats, Ints, RailSeries
-from labctl.analysis.results import Component, Estimate, SourceResistance
+from labctl.analysis.run_summary import SourceResistance
 from labctl.analysis.stats.uncertainty import expanded_u, scatter_of
 
 GUARD_NS = 1_000_000_000

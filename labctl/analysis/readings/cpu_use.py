@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from labctl.analysis.phase_result import CpuUse
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.analysis.results import CpuUse
 from labctl.fio.results import FioResult
 from labctl.record.events import Event, EventKind
 

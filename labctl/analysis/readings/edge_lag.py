@@ -17,9 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labctl.analysis.estimate import COVERAGE_FACTOR
+from labctl.analysis.phase_result import RailResult
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, RailSeries
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.analysis.results import COVERAGE_FACTOR, EdgeLag, RailResult
+from labctl.analysis.run_summary import EdgeLag
 from labctl.analysis.stats.uncertainty import student_factor
 from labctl.rounded import rounded
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.analysis.results import ClockResult, Estimate
+from labctl.analysis.run_summary import ClockResult
 from labctl.fio.results import FioResult
 from labctl.fio.status import status_of
 from labctl.record.timebase import NS_PER_MS

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.readings.fio_clock_result import over_own_time
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.analysis.results import PhaseResult
 from labctl.fio.results import FioResult, last_document, result_of
 from labctl.fio.status import document_of_drive, status_of, unfinished
 from labctl.record.events import Outcome

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from labctl.analysis.readings.clock_fit import ClockMap, fit_clock
-from labctl.analysis.results import ClockResult
+from labctl.analysis.run_summary import ClockResult
 from labctl.record.events import EventKind
 from labctl.record.json_values import is_number
 from labctl.record.layout import HOST_CLOCK

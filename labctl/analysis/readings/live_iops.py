@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, Ints, host_channel_series
-from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.stats.ended_points import ended_with
 from labctl.analysis.stats.uncertainty import scatter_of
 from labctl.record.point_end import PointEnd

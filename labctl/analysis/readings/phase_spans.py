@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.readings.host_clock import host_clock
-from labctl.analysis.results import Estimate
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import is_number
 from labctl.record.phase import Phase
@@ -105,7 +105,7 @@ def phase_spans(record: RunRecord, last_ns: int) -> tuple[PhaseSpan, ...]:
     return tuple(spans)
 
 
-def phase_event_problems(record: RunRecord) -> tuple[str, ...]:
+def phase_span_problems(record: RunRecord) -> tuple[str, ...]:
     """A line for each event of a phase that cannot be used in full."""
     phases = {phase.index: phase for phase in record.header.phases}
     lines = []

@@ -13,7 +13,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.results import PhaseResult, RunSummary, ThrottleInterval, ThrottleVerdict
+from labctl.analysis.phase_result import PhaseResult
+from labctl.analysis.run_summary import RunSummary
+from labctl.analysis.throttle_result import ThrottleInterval, ThrottleVerdict
 from labctl.analysis.throttling.verdict import NONE, OPEN, THROTTLED
 from labctl.errors import JournalError
 from labctl.record.events import Event

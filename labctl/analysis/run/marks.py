@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from labctl.analysis.results import Mark
+from labctl.analysis.run_summary import Mark
 from labctl.record.events import EventKind
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from instruments.reading import Status
+from labctl.analysis.phase_result import PhaseResult, RailResult
 from labctl.analysis.power.blind_spots import (
     CLOSE_THE_GAPS,
     FILLED,
@@ -32,8 +33,7 @@ from labctl.analysis.readings.imported import (
     imported_unconfirmed_note,
     is_imported,
 )
-from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems
-from labctl.analysis.results import PhaseResult, RailResult
+from labctl.analysis.readings.phase_spans import PhaseSpan, phase_span_problems
 from labctl.analysis.throttling.host_load import HostLoad
 from labctl.fio.results import FioResult
 from labctl.record.events import Event, EventKind, Outcome
@@ -181,7 +181,7 @@ def run_problems(
     spans: Sequence[PhaseSpan],
 ) -> tuple[str, ...]:
     """Problems of the whole run, one line each."""
-    lines = [*record.problems, *phase_event_problems(record), *unusable]
+    lines = [*record.problems, *phase_span_problems(record), *unusable]
     lines += [
         f"phase {span.phase.index + 1} ({span.phase.label}): {span.unfit}"
         for span in spans

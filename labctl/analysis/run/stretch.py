@@ -6,23 +6,18 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+from labctl.analysis.estimate import Estimate, Series
+from labctl.analysis.phase_result import RailResult, TemperatureResult
 from labctl.analysis.power.budget import phase_energy, total_watts
 from labctl.analysis.readings.channel_series import host_channel_series
 from labctl.analysis.readings.live_iops import LIVE_IOPS, iops_between
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.analysis.results import (
-    Estimate,
-    Mark,
-    RailResult,
-    RunSummary,
-    Series,
-    TemperatureResult,
-)
 from labctl.analysis.run.drives import run_of_all
 from labctl.analysis.run.problems import phase_problems
 from labctl.analysis.run.summary import power_of, usable_channels, usable_rails, with_budgets
 from labctl.analysis.run.temperatures import temperatures_of
 from labctl.analysis.run.unsound_rails import unsound_rails
+from labctl.analysis.run_summary import Mark, RunSummary
 from labctl.record.events import Outcome
 from labctl.record.json_values import plain_json
 from labctl.record.phase import Pattern, Phase, Role

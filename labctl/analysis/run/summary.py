@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import PhaseResult, RailResult, no_watts_note
 from labctl.analysis.power.budget import phase_energy, rail_result, total_envelope, total_watts
 from labctl.analysis.power.drive_own_power import (
     own_measurement_problems,
@@ -38,26 +40,18 @@ from labctl.analysis.readings.host_clock import host_clock_result
 from labctl.analysis.readings.live_iops import LIVE_IOPS, iops_between, repeatability_in_parts
 from labctl.analysis.readings.phase_spans import PhaseSpan, last_datum_ns, phase_spans
 from labctl.analysis.readings.thermal_counters import counters_moved
-from labctl.analysis.results import (
-    ClockResult,
-    Estimate,
-    PhaseResult,
-    RailResult,
-    RunSummary,
-    SourceResistance,
-    ThrottleInterval,
-    no_watts_note,
-)
 from labctl.analysis.run.drives import run_of_all, runs_of_drives, with_drives
 from labctl.analysis.run.marks import marks_of
 from labctl.analysis.run.problems import phase_problems, run_problems
 from labctl.analysis.run.temperatures import temperatures_of
 from labctl.analysis.run.unsound_rails import UnsoundRail, unsound_rails, without_unsound
+from labctl.analysis.run_summary import ClockResult, RunSummary, SourceResistance
 from labctl.analysis.stats.ended_points import watts_ended_with
 from labctl.analysis.stats.uncertainty import ratio
 from labctl.analysis.steady_state.rounds import steady_rounds_of
 from labctl.analysis.steady_state.rule import steady_throughout
 from labctl.analysis.steady_state.window_means import window_means
+from labctl.analysis.throttle_result import ThrottleInterval
 from labctl.analysis.throttling.detection import find_throttling, throttled_s, throttled_stretches
 from labctl.analysis.throttling.run_signals import IDLE_ROLES, run_signals
 from labctl.analysis.throttling.signals import PhaseSignals

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from labctl.analysis.phase_result import TemperatureResult
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.analysis.results import TemperatureResult
 from labctl.record.reader import RunRecord
 
 

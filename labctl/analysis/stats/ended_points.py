@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from labctl.analysis.results import Estimate
+from labctl.analysis.estimate import Estimate
 from labctl.record.point_end import PointEnd, PointEnding, PointNumber
 
 

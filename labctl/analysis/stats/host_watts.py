@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from labctl.analysis.results import Estimate, HostPower
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import HostPower
 from labctl.analysis.stats.uncertainty import ratio
 
 

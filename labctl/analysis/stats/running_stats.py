@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.results import Series
+from labctl.analysis.estimate import Series
 from labctl.analysis.stats.uncertainty import Scatter, scatter_of_mean
 
 MOST_BLOCKS = 2048

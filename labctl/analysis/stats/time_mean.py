@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.results import Series
+from labctl.analysis.estimate import Series
 from labctl.analysis.stats.running_stats import RunningStats, dot
 from labctl.analysis.stats.uncertainty import Scatter, scatter_of_phase
 from labctl.analysis.stats.variogram import Variogram

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.results import COVERAGE_FACTOR, Component, Estimate
+from labctl.analysis.estimate import COVERAGE_FACTOR, Component, Estimate
 from labctl.analysis.stats.coverage import RECTANGULAR, half_width
 
 _STUDENT = (

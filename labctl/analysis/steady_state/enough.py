@@ -34,7 +34,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from labctl.analysis.results import Component
+from labctl.analysis.estimate import Component
 from labctl.analysis.stats.uncertainty import expanded_u, limit_component, student_factor
 from labctl.analysis.steady_state.rule import WINDOW, steady_window
 from labctl.analysis.steady_state.slow_part import OF_A_LINE, slow_part

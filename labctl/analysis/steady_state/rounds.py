@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from labctl.analysis.results import PhaseResult, SteadyRounds
+from labctl.analysis.phase_result import PhaseResult
+from labctl.analysis.run_summary import SteadyRounds
 from labctl.analysis.steady_state.rule import WINDOW
 from labctl.analysis.steady_state.tracking import (
     CELSIUS,

@@ -11,19 +11,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from labctl.analysis.readings.cpu_use import mean_cpu_use
-from labctl.analysis.results import (
-    Component,
-    Estimate,
+from labctl.analysis.estimate import Component, Estimate, Series
+from labctl.analysis.phase_result import (
     HostPower,
     PhaseResult,
     RailResult,
-    RunSummary,
-    Series,
-    SteadyRounds,
     TemperatureResult,
     WindowMaximum,
 )
+from labctl.analysis.readings.cpu_use import mean_cpu_use
+from labctl.analysis.run_summary import RunSummary, SteadyRounds
 from labctl.analysis.stats.host_watts import host_watts_beside_drive
 from labctl.analysis.stats.uncertainty import (
     combined,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from labctl.analysis.results import Cause, ThrottleInterval
+from labctl.analysis.throttle_result import Cause, ThrottleInterval
 from labctl.analysis.throttling.levels import AROUND_S, REDUCED, SHORTEST_S, STALLED, Steps
 from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
+from labctl.analysis.throttle_result import THROTTLING, Cause, ThrottleInterval
 from labctl.analysis.throttling.levels import SHORTEST_S, Levels
 from labctl.analysis.throttling.power_limits import limited
 from labctl.analysis.throttling.repeated_falls import (

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from labctl.analysis.results import Cause, ThrottleInterval
+from labctl.analysis.throttle_result import Cause, ThrottleInterval
 from labctl.analysis.throttling.causes import NEAR_NS
 from labctl.analysis.throttling.signals import PhaseSignals
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from labctl.analysis.results import Cause, ThrottleInterval
+from labctl.analysis.throttle_result import Cause, ThrottleInterval
 from labctl.analysis.throttling.causes import same_energy
 from labctl.analysis.throttling.levels import AROUND_S, REDUCED
 from labctl.analysis.throttling.signals import FEWEST, PhaseSignals

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from labctl.analysis.results import Cause, ThrottleInterval
+from labctl.analysis.throttle_result import Cause, ThrottleInterval
 from labctl.analysis.throttling.levels import REDUCED, SHORTEST_S
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.temperature import NEAR_WARNING, STEP

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.power.rail_power import FEWEST_READINGS, phase_power
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.live_iops import total_iops
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.analysis.results import Estimate
 from labctl.analysis.throttling.host_load import HostLoad
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.smart_counters import Counters

@@ -16,8 +16,8 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from labctl.analysis.results import Cause, ThrottleInterval
 from labctl.analysis.stats.change_points import bend
+from labctl.analysis.throttle_result import Cause, ThrottleInterval
 from labctl.analysis.throttling.causes import Fall, energy_grew, judged
 from labctl.analysis.throttling.levels import FLOOR, REDUCED, SHORTEST_S, Levels, Steps
 from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops

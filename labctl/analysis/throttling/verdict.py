@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval, ThrottleVerdict
+from labctl.analysis.throttle_result import THROTTLING, Cause, ThrottleInterval, ThrottleVerdict
 from labctl.analysis.throttling.levels import STALLED, Levels, is_restless
 from labctl.analysis.throttling.signals import FEWEST, PhaseSignals, on_grid
 from labctl.analysis.throttling.temperature import NEAR_WARNING

@@ -99,7 +99,7 @@ def parse_smartctl(output: str) -> SmartctlReport | None:
         power_states=_power_states(data.get("nvme_power_states")),
         lba_formats=_lba_formats(data),
         smart=smart,
-        problems=tuple(_problems(data, smart)),
+        problems=tuple(_smartctl_problems(data, smart)),
     )
 
 
@@ -112,7 +112,7 @@ def _smartctl_items(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _problems(data: Mapping[str, Any], smart: SmartLog | None) -> Iterable[str]:
+def _smartctl_problems(data: Mapping[str, Any], smart: SmartLog | None) -> Iterable[str]:
     about = _smartctl_section(data, "smartctl")
     version = data.get("json_format_version")
     if isinstance(version, list) and version and (integer(version[0]) or 0) > _KNOWN_FORMAT:
@@ -150,7 +150,7 @@ def _smart(data: Mapping[str, Any]) -> SmartLog | None:
             if (found := celsius(value))
         },
         critical_warning=warning,
-        available_spare=within(100, _spare(data, log)),
+        available_spare=within(100, _smartctl_spare(data, log)),
         percentage_used=within(255, _worn(data, log)),
         host_read_commands=integer(log.get("host_reads")),
         host_write_commands=integer(log.get("host_writes")),
@@ -167,7 +167,7 @@ def _smart(data: Mapping[str, Any]) -> SmartLog | None:
     )
 
 
-def _spare(data: Mapping[str, Any], log: Mapping[str, Any]) -> Any:
+def _smartctl_spare(data: Mapping[str, Any], log: Mapping[str, Any]) -> Any:
     """In percent; from smartmontools 7.4 the same field for every kind of drive."""
     return log.get(
         "available_spare", _smartctl_section(data, "spare_available").get("current_percent")

@@ -246,8 +246,8 @@ class RigActions:
         self._follow_iops(phase, "", t_ns, found)
         with contextlib.suppress(JournalError):  # reported once, through on_failure
             self._record_intervals("", found)
-            for drive, now in _by_drive(status):
-                then = None if before is None else dict(_by_drive(before)).get(drive)
+            for drive, now in _actions_by_drive(status):
+                then = None if before is None else dict(_actions_by_drive(before)).get(drive)
                 own = intervals(then, now, t_ns, begin_ns)
                 self._follow_iops(phase, drive, t_ns, own)
                 self._record_intervals(f"{drive}.", own)
@@ -287,7 +287,7 @@ def _set_power(
     return control.power_state() if now is None else now, power(control.power_limit())
 
 
-def _by_drive(status: FioStatus) -> Iterator[tuple[str, FioStatus]]:
+def _actions_by_drive(status: FioStatus) -> Iterator[tuple[str, FioStatus]]:
     """The entries of a status on each of several drives."""
     for drive, totals in status.drives.items():
         yield drive, replace(status, totals=totals, drives={})

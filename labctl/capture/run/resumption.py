@@ -139,7 +139,7 @@ def resumption(path: Path, rig: Rig, own_plan: tuple[Plan, str] | None = None) -
     size_bytes = size_of_drives(rig)
     plan = _agreed_plan(record, rig, own_plan, size_bytes)
     cut_bytes = reopen(path)
-    last_ns = _last_ns(record)
+    last_ns = _last_ns_to_resume(record)
     done = _done(record.events, header.phases)
     interrupted = _interrupted(record.events, header.phases)
     kept = done - set(repeated_preparation(header.phases, done, plan.resume))
@@ -243,7 +243,7 @@ def _values(events: Sequence[Event], done: set[int]) -> dict[int, PointValues]:
     return {index: one for index, one in found.items() if one is not None}
 
 
-def _last_ns(record: RunRecord) -> int:
+def _last_ns_to_resume(record: RunRecord) -> int:
     """The time of the last datum on the run's timebase."""
     times = [record.header.anchor.wall_ns, *(event.t_ns for event in record.events)]
     for info in record.header.channels:

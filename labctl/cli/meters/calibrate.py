@@ -83,7 +83,7 @@ def show_stored(rig_name: str, json_output: bool) -> int:
     print(f"{file}:")
     _print_zeros(found.zeros)
     for check in found.checks:
-        _print_check(check)
+        _print_calibration_check(check)
     return 0
 
 
@@ -148,7 +148,7 @@ def checks(
         print(json.dumps({"file": str(calibration_file(rig.path)), "checks": rows}, indent=1))
     else:
         for check, _ in done:
-            _print_check(check)
+            _print_calibration_check(check)
     return int(any(not check.agree for check, _ in done))
 
 
@@ -194,7 +194,7 @@ def _print_zeros(found: Sequence[Zero]) -> None:
         print(f"{zero.channel:<24}{value:>14}{u:>14}{zero.n:>8}  {day_of(zero.taken):<12}{range_}")
 
 
-def _print_check(check: CrossCheck) -> None:
+def _print_calibration_check(check: CrossCheck) -> None:
     for channel, mean in zip(check.channels, check.means, strict=True):
         print(f"{channel:<24}{mean:>14.6g} {check.unit}")
     verdict = "they agree" if check.agree else "they contradict each other"

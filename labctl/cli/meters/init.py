@@ -191,10 +191,10 @@ def _answered_size(text: str) -> int:
     try:
         return _size_bytes(text)
     except ConfigurationError as error:
-        raise _asked_again(error) from None
+        raise _asked_again_by_init(error) from None
 
 
-def _asked_again(error: ConfigurationError) -> typer.BadParameter:
+def _asked_again_by_init(error: ConfigurationError) -> typer.BadParameter:
     """What a prompt says, behind a word of its own, before it asks again."""
     begin = "Error: "
     text = filled(f"{begin}{error.mistakes[0].allowed}")
@@ -388,7 +388,7 @@ def _rail_names(answer: str) -> list[str]:
             _check_name("rail", name)
         _check_distinct(names)
     except ConfigurationError as error:
-        raise _asked_again(error) from None
+        raise _asked_again_by_init(error) from None
     return names
 
 

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
 from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.run_names import RunArgument

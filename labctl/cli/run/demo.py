@@ -18,7 +18,9 @@ import typer
 from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
 from instruments.simulated.drive.parameters import REFERENCE
-from labctl.analysis.results import Estimate, PhaseResult, RunSummary
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import PhaseResult
+from labctl.analysis.run_summary import RunSummary
 from labctl.cli.results.report import make_report, print_pages
 from labctl.cli.run.run import run_plan
 from labctl.cli.terminal.arguments import (

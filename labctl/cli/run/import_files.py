@@ -161,8 +161,8 @@ def import_files(
         accuracy_pct=accuracy_pct,
         aperture_s=aperture_s,
     )
-    _check_name("--rig", rig)
-    sources = _sources(meters, mapping, given, _rail_names(meters, rail or []))
+    _check_import_name("--rig", rig)
+    sources = _import_sources(meters, mapping, given, _rail_names(meters, rail or []))
     rules = ClockRules(trust=trust_stamps, offset_s=offset, u_s=clock_u, search_s=search)
     _check_rules(rules, sources)
     if stated is not None and not _has_stated(sources):
@@ -248,7 +248,7 @@ def _import_as_planned(
     return as_planned(works, loaded, plan), replace(labels, plan=loaded.name, plan_text=text)
 
 
-def _check_name(key: str, name: str) -> None:
+def _check_import_name(key: str, name: str) -> None:
     from labctl.record.layout import NAME_PATTERN
     from labctl.toml_reading import pattern_in_words
 
@@ -285,12 +285,12 @@ def _rail_names(files: Sequence[Path], said: Sequence[str]) -> dict[Path, str]:
         for file in own:
             if file in found:
                 raise _wrong_import_option("--rail", one, f"{file} is of {found[file]} already")
-            _check_name("--rail", rail)
+            _check_import_name("--rail", rail)
             found[file] = rail
     return found
 
 
-def _sources(
+def _import_sources(
     files: Sequence[Path], mapping: Path | None, given: Given, rails: Mapping[Path, str]
 ) -> list[MeterFile]:
     """Each file with what its columns are, kept or guessed. Raises ConfigurationError with what is

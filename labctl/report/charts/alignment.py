@@ -11,8 +11,8 @@ import altair as alt
 import numpy as np
 
 from labctl.analysis.readings.imported import ImportedClock
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.timeline import Curve, Timeline
+from labctl.analysis.run_summary import RunSummary
 from labctl.report.charts.phase_strip import phase_strip
 from labctl.report.charts.theme import (
     GROUPED,

@@ -15,8 +15,9 @@ from labctl.analysis.compare.comparison import (
     Comparison,
 )
 from labctl.analysis.compare.points import QUANTITIES, ComparedQuantity, named_points, of_drive
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.numbers import latency_text, repeatable_text, utc
-from labctl.analysis.results import Estimate, RunSummary
+from labctl.analysis.run_summary import RunSummary
 from labctl.report.charts.small_multiples import (
     PanelGrid,
     charts_in_rows,
@@ -88,7 +89,9 @@ def _chart(
         tops[panel.in_bytes] = max(highest, tops.get(panel.in_bytes, 0.0))
     names, datasets = tuple(called.values()), Datasets()
     parts = [
-        _panel(panel, points, quantity, names, datasets, grid, tops[panel.in_bytes])
+        _comparison_chart_panel(
+            panel, points, quantity, names, datasets, grid, tops[panel.in_bytes]
+        )
         for panel, points in drawn
     ]
     title = quantity.title[0].upper() + quantity.title[1:]
@@ -143,7 +146,7 @@ def _comparison_chart_points(
                     "y": cell.value.value,
                     "low": cell.value.value - again,
                     "high": cell.value.value + again,
-                    "text": _value_text(cell.value, row.unit),
+                    "text": _comparison_chart_value(cell.value, row.unit),
                     "throttled": _throttled_text(cell, row.unit),
                 }
             )
@@ -156,10 +159,12 @@ def _throttled_text(cell: ComparedCell, unit: str) -> str:
         return ""
     if cell.unthrottled is None:
         return "the drive throttled"
-    return f"the drive throttled; while it did not: {_value_text(cell.unthrottled, unit)}"
+    return (
+        f"the drive throttled; while it did not: {_comparison_chart_value(cell.unthrottled, unit)}"
+    )
 
 
-def _value_text(value: Estimate, unit: str) -> str:
+def _comparison_chart_value(value: Estimate, unit: str) -> str:
     """With its repeatability; a latency in the unit that suits it."""
     if unit == "µs" and value.repeatability is None:
         return latency_text(value.value)
@@ -171,7 +176,7 @@ def _axis_title(quantity: ComparedQuantity) -> str:
     return quantity.title if named else f"{quantity.title} ({quantity.unit})"
 
 
-def _panel(
+def _comparison_chart_panel(
     panel: Panel,
     points: list[Row],
     quantity: ComparedQuantity,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from labctl.analysis.results import RunSummary
+from labctl.analysis.run_summary import RunSummary
 from labctl.report.charts.small_multiples import PanelGrid, charts_in_rows, small_multiple_title
 from labctl.report.charts.theme import (
     CELL_INK,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.phase_result import PhaseResult
+from labctl.analysis.run_summary import RunSummary
 from labctl.report.charts.number_table import Field, TableAxes, number_table
 from labctl.report.charts.small_multiples import charts_in_rows, throttle_words
 from labctl.report.charts.theme import (

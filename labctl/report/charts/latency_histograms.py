@@ -10,8 +10,8 @@ import altair as alt
 
 from labctl.analysis.latency import latency_directions
 from labctl.analysis.numbers import latency_text, prefixed, significant
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.problems import latencies_are_valid
+from labctl.analysis.run_summary import RunSummary
 from labctl.fio.histogram import STEP
 from labctl.fio.results import Direction
 from labctl.report.charts.small_multiples import (

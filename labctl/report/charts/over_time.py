@@ -10,8 +10,9 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from labctl.analysis.results import Cause, RunSummary
 from labctl.analysis.run.timeline import Curve, Silence, Timeline
+from labctl.analysis.run_summary import RunSummary
+from labctl.analysis.throttle_result import Cause
 from labctl.report import key_figures
 from labctl.report.charts.phase_strip import phase_strip
 from labctl.report.charts.theme import (

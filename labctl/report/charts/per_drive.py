@@ -7,8 +7,9 @@ from collections.abc import Callable
 import altair as alt
 
 from labctl.analysis.numbers import prefixed, with_uncertainty
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.run import drives as run_drives
+from labctl.analysis.run_summary import RunSummary
 from labctl.report.charts.small_multiples import (
     PanelGrid,
     charts_in_rows,
@@ -70,7 +71,7 @@ def _per_drive_watts(panel: Panel, result: PhaseResult) -> tuple[float, str] | N
 def _per_drive_chart(
     summary: RunSummary, name: str, title: str, caption: str, value: Value
 ) -> Chart | None:
-    found = [panel for panel in panels(summary.points) if _rows(summary, panel, value)]
+    found = [panel for panel in panels(summary.points) if _per_drive_rows(summary, panel, value)]
     if not found:
         return None
     grid, datasets = PanelGrid.of(found), Datasets()
@@ -82,7 +83,7 @@ def _per_drive_panel(
     summary: RunSummary, panel: Panel, value: Value, grid: PanelGrid, datasets: Datasets
 ) -> Spec:
     drives = tuple(summary.drives)
-    chart = datasets.chart(_rows(summary, panel, value))
+    chart = datasets.chart(_per_drive_rows(summary, panel, value))
     x = grid.x(panel)
     work = "MB/s" if panel.in_bytes else "IOPS"
     numbers = GROUPED if panel.in_bytes or value is _per_drive_watts else PREFIXED
@@ -108,7 +109,7 @@ def _per_drive_panel(
     )
 
 
-def _rows(summary: RunSummary, panel: Panel, value: Value) -> list[Row]:
+def _per_drive_rows(summary: RunSummary, panel: Panel, value: Value) -> list[Row]:
     return [
         {"x": point.place, "drive": drive, "value": shown[0], "text": shown[1]}
         for point in panel.points

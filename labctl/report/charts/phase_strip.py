@@ -7,7 +7,8 @@ from typing import Any
 
 import altair as alt
 
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.phase_result import PhaseResult
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.phase import Pattern, Phase, Role, format_size
 from labctl.report.charts.theme import (
     BANDS,

@@ -8,8 +8,9 @@ import math
 import altair as alt
 
 from labctl.analysis.numbers import with_uncertainty
+from labctl.analysis.phase_result import PhaseResult, length_text
 from labctl.analysis.power.sliding_maxima import WINDOWS_S
-from labctl.analysis.results import PhaseResult, RunSummary, length_text
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.phase import Role
 from labctl.report.charts.small_multiples import WIDTHS, charts_in_rows, columns_of
 from labctl.report.charts.theme import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from labctl.analysis.readings.imported import imported_clocks
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.timeline import timeline
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.own_words import own_words
 from labctl.record.reader import RunRecord
 from labctl.report.charts.alignment import alignment_chart

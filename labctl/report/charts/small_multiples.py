@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import altair as alt
 
-from labctl.analysis.results import PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.report.charts.theme import Row, Spec
 from labctl.report.panels import Panel
 

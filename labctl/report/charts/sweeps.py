@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.latency import latency_directions
 from labctl.analysis.numbers import (
     latency_text,
@@ -17,8 +18,9 @@ from labctl.analysis.numbers import (
     value_only,
     with_uncertainty,
 )
-from labctl.analysis.results import Estimate, PhaseResult, RunSummary
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.run.problems import latencies_are_valid
+from labctl.analysis.run_summary import RunSummary
 from labctl.report import key_figures
 from labctl.report.charts.small_multiples import (
     PanelGrid,
@@ -110,7 +112,7 @@ def _sweep_watts_chart(summary: RunSummary, found: Sequence[Panel]) -> Chart | N
     if summary.idle_watts is not None:  # a phase without watts of one rail may be below it
         top = max(top, summary.idle_watts.value)
     scale = alt.Scale(domain=[0, top * 1.2], nice=False, zero=True)
-    small = [_watts_panel(summary, panel, grid, scale, datasets) for panel in found]
+    small = [_sweep_watts_panel(summary, panel, grid, scale, datasets) for panel in found]
     partly = [point for panel in found for point in panel.points if _is_part(point.result)]
     idle = " The dashed line is the power of idling." if summary.idle_watts is not None else ""
     if partly:
@@ -127,7 +129,7 @@ def _is_part(result: PhaseResult) -> bool:
     return bool(result.rails) and result.watts is None
 
 
-def _watts_panel(
+def _sweep_watts_panel(
     summary: RunSummary, panel: Panel, grid: PanelGrid, scale: alt.Scale, datasets: Datasets
 ) -> Spec:
     rails = key_figures.rail_names(summary)

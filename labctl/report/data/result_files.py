@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from labctl.analysis.estimate import Series
 from labctl.analysis.latency import (
     latency_bounds_us,
     latency_max_us,
@@ -17,16 +18,10 @@ from labctl.analysis.latency import (
     latency_percentile_us,
 )
 from labctl.analysis.numbers import estimate_columns, repeatable_columns
+from labctl.analysis.phase_result import CpuUse, OwnMeasurement, PhaseResult, WindowMaximum
 from labctl.analysis.power.sliding_maxima import WINDOWS_S
-from labctl.analysis.results import (
-    CpuUse,
-    OwnMeasurement,
-    PhaseResult,
-    RunSummary,
-    Series,
-    WindowMaximum,
-)
 from labctl.analysis.run import drives
+from labctl.analysis.run_summary import RunSummary
 from labctl.fio.results import Direction
 from labctl.record.point_end import PointEnd
 from labctl.report import key_figures, slow_stretches

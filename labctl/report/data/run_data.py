@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from labctl.analysis.methods.method_results import MethodResults, methods_of
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.power.rail_power import rail_readings
 from labctl.analysis.readings.channel_series import (
     ChannelSeries,
@@ -27,9 +28,9 @@ from labctl.analysis.readings.channel_series import (
 )
 from labctl.analysis.readings.live_iops import live_iops
 from labctl.analysis.readings.phase_spans import phase_spans
-from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.drives import runs_of_drives
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
 from labctl.errors import JournalError
 from labctl.record.header import Header, RailInfo
 from labctl.record.layout import CHANNELS_DIR

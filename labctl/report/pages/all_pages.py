@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labctl.analysis.results import RunSummary
+from labctl.analysis.run_summary import RunSummary
 from labctl.errors import JournalError
 from labctl.record.reader import RunRecord
 from labctl.report.pages.report_files import wants_review, write_report

@@ -9,7 +9,7 @@ from labctl.analysis.compare.gate import GateResult
 from labctl.analysis.compare.points import QUANTITIES
 from labctl.analysis.compare.repeats import Basis
 from labctl.analysis.numbers import repeatable_text
-from labctl.analysis.results import RunSummary
+from labctl.analysis.run_summary import RunSummary
 from labctl.report.charts.comparison import comparison_charts, drive_names
 from labctl.report.charts.static_svg import static_svg
 from labctl.report.charts.theme import signed

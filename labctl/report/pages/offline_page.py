@@ -20,8 +20,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from labctl.analysis import numbers
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.latency import latency_mean_us, latency_percentile_us
-from labctl.analysis.results import Estimate
 from labctl.analysis.run import drives
 from labctl.printable import printable_lines
 from labctl.record.drive_state import counter_words

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.readings.imported import imported_clocks, is_imported
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.throttling.verdict import OPEN
 from labctl.printable import printable
 from labctl.record.own_words import own_words

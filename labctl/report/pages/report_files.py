@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from labctl.analysis.results import RunSummary
+from labctl.analysis.run_summary import RunSummary
 from labctl.errors import ConfigurationError
 from labctl.record.atomic_write import write_atomically
 from labctl.record.layout import EVENTS_FILE

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from labctl.analysis.methods.consistency import TAIL_S
 from labctl.analysis.methods.method_results import MethodResults
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.readings.live_iops import live_iops
-from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.drives import runs_of_drives
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.atomic_write import write_atomically
 from labctl.record.own_words import own_words
 from labctl.record.reader import RunRecord
@@ -112,7 +113,7 @@ def write_review(record: RunRecord, summary: RunSummary, methods: MethodResults)
     folder.mkdir(exist_ok=True)
     written: list[Path] = []
     run, *drives = (
-        _part(name, of, one, found, folder, written)
+        _review_part(name, of, one, found, folder, written)
         for name, of, one, found in _review_parts(record, summary, methods)
     )
     page = offline_page(
@@ -133,7 +134,7 @@ def _review_parts(
         yield name, of, summary.drives[name], methods.drives[name]
 
 
-def _part(
+def _review_part(
     name: str,
     record: RunRecord,
     summary: RunSummary,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labctl.analysis import numbers
-from labctl.analysis.results import Component
+from labctl.analysis.estimate import Component
 from labctl.record.header import RailInfo
 
 

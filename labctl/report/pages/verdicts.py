@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from labctl.analysis.methods.power_verdicts import Judgement, PowerVerdict, highest
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.drives import runs_of_drives
 from labctl.analysis.run.timeline import timeline
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.reader import RunRecord
 from labctl.report.charts.power_verdict import BINS, drawn_verdict_window, verdict_chart
 from labctl.report.charts.static_svg import static_svg

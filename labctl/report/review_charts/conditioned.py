@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from labctl.analysis.methods.conditioned import Conditioned
 from labctl.analysis.numbers import estimate_columns
-from labctl.analysis.results import PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import Datasets, Row, finished
 from labctl.report.review_charts.review_chart import Figure, work_and_watts

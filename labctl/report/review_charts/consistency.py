@@ -9,7 +9,7 @@ import numpy as np
 
 from labctl.analysis.methods.consistency import Consistency, Floats, per_second
 from labctl.analysis.numbers import duration, prefixed, significant
-from labctl.analysis.results import PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.run.timeline import timeline
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S

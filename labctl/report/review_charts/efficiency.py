@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from labctl.analysis.methods.idle import IdleResult
 from labctl.analysis.numbers import estimate_columns, with_uncertainty
-from labctl.analysis.results import PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.report.charts.small_multiples import charts_in_rows, throttle_words
 from labctl.report.charts.theme import Datasets, Row, finished
 from labctl.report.panels import LARGE_BLOCK_BYTES

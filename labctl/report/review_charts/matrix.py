@@ -13,7 +13,7 @@ import altair as alt
 
 from labctl.analysis.latency import latency_max_us, latency_mean_us
 from labctl.analysis.numbers import estimate_columns
-from labctl.analysis.results import PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.record.phase import format_size
 from labctl.report.charts.number_table import Field, TableAxes, number_table
 from labctl.report.charts.small_multiples import charts_in_rows, throttle_words

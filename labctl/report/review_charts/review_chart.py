@@ -11,8 +11,9 @@ from typing import Any
 
 import altair as alt
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.numbers import estimate_columns, latency_text, prefixed, with_uncertainty
-from labctl.analysis.results import Estimate, PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.report.charts.small_multiples import charts_in_rows
 from labctl.report.charts.theme import (
     GROUPED,

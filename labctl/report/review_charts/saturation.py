@@ -12,7 +12,8 @@ from typing import Any
 import altair as alt
 
 from labctl.analysis.numbers import estimate_columns
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.phase_result import PhaseResult
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.steady_state.rule import WINDOW
 from labctl.record.reader import RunRecord
 from labctl.report.charts.small_multiples import charts_in_rows, throttle_words

@@ -8,8 +8,8 @@ import altair as alt
 import numpy as np
 
 from labctl.analysis.methods.soak import Soak
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.timeline import Curve, Timeline, timeline
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
 from labctl.report.charts.small_multiples import charts_in_rows

@@ -19,8 +19,8 @@ from labctl.analysis.compare.gate import GateResult
 from labctl.analysis.compare.planning import MOST_REPEATS, RepeatsPlan
 from labctl.analysis.compare.points import QUANTITIES
 from labctl.analysis.compare.repeats import Basis
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.numbers import MINUS, NOTHING, prefixed, repeatable_text, significant
-from labctl.analysis.results import Estimate
 from labctl.report.csv_text import csv_text
 from labctl.rounded import rounded
 
@@ -40,7 +40,7 @@ _SHOWN = ("watts", "iops", "iops_per_watt", "latency_p99_us", "celsius_max")
 
 def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
     """The comparison at 80 columns: who is who, a table a quantity, and what the marks mean."""
-    lines = _run_lines(found.runs)
+    lines = _comparison_run_lines(found.runs)
     for quantity in QUANTITIES:
         rows = found.quantity(quantity.name)
         if rows and quantity.name in _SHOWN:
@@ -88,7 +88,7 @@ def gate_lines(gate: GateResult) -> list[str]:
     return [*lines, f"gate: {verdict}"]
 
 
-def _run_lines(runs: Sequence[ComparedRun]) -> list[str]:
+def _comparison_run_lines(runs: Sequence[ComparedRun]) -> list[str]:
     """A line for each run; two where the drive of any of them does not fit."""
     parts = []
     for run in runs:
@@ -112,12 +112,12 @@ def _folded_comparison_text(text: str) -> list[str]:
 def _comparison_text_table(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """A row a point; runs for which there is no room follow in a table below."""
     names = [row.point for row in rows]
-    first = [_value(row.quantity, row.cells[0]) for row in rows]
+    first = [_comparison_text_value(row.quantity, row.cells[0]) for row in rows]
     columns = [
         (
             row_cells[0].run,
             [
-                f"{_value(row.quantity, cell)} {_change(row, cell)}"
+                f"{_comparison_text_value(row.quantity, cell)} {_change(row, cell)}"
                 for row, cell in zip(rows, row_cells, strict=True)
             ],
         )
@@ -164,7 +164,7 @@ def _table_lines(
         ).rstrip()
 
 
-def _value(quantity: str, cell: ComparedCell) -> str:
+def _comparison_text_value(quantity: str, cell: ComparedCell) -> str:
     if cell.value is None:
         return NOTHING
     throttled = "T" if cell.throttled else ""

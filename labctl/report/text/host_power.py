@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.numbers import (
     NOTHING,
     prefixed_value,
@@ -11,7 +12,8 @@ from labctl.analysis.numbers import (
     value_only,
     with_uncertainty,
 )
-from labctl.analysis.results import Estimate, PhaseResult, RunSummary
+from labctl.analysis.phase_result import PhaseResult
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.throttling.run_signals import IDLE_ROLES
 from labctl.report import key_figures
 from labctl.report.panels import LARGE_BLOCK_BYTES

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from rich.cells import cell_len
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.methods.frontier import FrontierAnswer
 from labctl.analysis.methods.method_results import MethodResults
 from labctl.analysis.methods.power_model import RailModel
@@ -21,7 +22,6 @@ from labctl.analysis.numbers import (
     significant,
     with_uncertainty,
 )
-from labctl.analysis.results import Estimate
 from labctl.analysis.steady_state.tracking import SteadyReport
 from labctl.report.panels import LARGE_BLOCK_BYTES
 from labctl.rounded import rounded

@@ -15,8 +15,8 @@ from labctl.analysis.numbers import (
     value_only,
     with_uncertainty,
 )
-from labctl.analysis.results import Mark, RunSummary
 from labctl.analysis.run.stretch import StretchResult
+from labctl.analysis.run_summary import Mark, RunSummary
 from labctl.record.events import Outcome
 from labctl.report import key_figures
 

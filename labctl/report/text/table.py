@@ -23,8 +23,9 @@ from labctl.analysis.numbers import (
     value_only,
     with_uncertainty,
 )
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.run import drives
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.throttling.verdict import OPEN
 from labctl.record.events import Outcome
 from labctl.report import key_figures, slow_stretches

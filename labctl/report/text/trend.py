@@ -44,7 +44,7 @@ def trend_text(found: Trend, gate: GateResult | None = None) -> str:
             f"none: of series in which nothing happened about one in {1 / LEVEL:.0f} shows any"
         )
     if gate is not None:
-        lines += ["", *_short_gate(gate)]
+        lines += ["", *_trend_short_gate(gate)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -123,7 +123,7 @@ def _trend_median_text(values: Sequence[float | None]) -> str:
     return f"{significant(statistics.median(known) * 100.0, 2)}%" if known else NOTHING
 
 
-def _short_gate(gate: GateResult) -> list[str]:
+def _trend_short_gate(gate: GateResult) -> list[str]:
     """As of a comparison; of what is undecided and passes only the first few."""
     undecided = [one for one in gate.undecided if one not in gate.failures]
     hidden = undecided[_MOST_UNDECIDED:]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from instruments.drivers.fixed_voltage import SOURCE as NOT_MEASURED
-from labctl.analysis.results import Component, Estimate
+from labctl.analysis.estimate import Component, Estimate
 from labctl.analysis.stats.uncertainty import expanded, limit_component, scatter_of
 from labctl.capture.meters.listening import ChannelReadings
 from labctl.capture.meters.live_values import LiveRail, RecentValues, live_rail

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.results import PhaseResult, ThrottleInterval
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.throttle_result import ThrottleInterval
 from labctl.record.events import Event, EventKind
 from labctl.record.layout import READING
 from labctl.record.reader import RunRecord

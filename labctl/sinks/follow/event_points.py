@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
+from labctl.analysis.throttle_result import THROTTLING, Cause, ThrottleInterval
 from labctl.record.drive_state import counter_words
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import is_number
@@ -109,7 +109,7 @@ def _title_and_text(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str
         case EventKind.DRIVE_COUNTERS:
             return (
                 f"the drive{_drive_name(data)}'s thermal counters moved",
-                _event_moved_counters(data),
+                _event_point_moved_counters(data),
                 None,
             )
         case EventKind.DRIVE_SILENT:
@@ -124,7 +124,7 @@ def _title_and_text(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str
     )
 
 
-def _event_moved_counters(data: Mapping[str, Any]) -> str:
+def _event_point_moved_counters(data: Mapping[str, Any]) -> str:
     moved = data.get("moved")
     pairs = moved.items() if isinstance(moved, dict) else ()
     return ", ".join(

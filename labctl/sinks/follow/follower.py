@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.throttle_result import ThrottleInterval
 from labctl.fio.documents import DIRECTIONS
 from labctl.record.bounded_read import next_line
 from labctl.record.events import Event, EventKind

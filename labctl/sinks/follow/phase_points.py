@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.numbers import significant, with_uncertainty
-from labctl.analysis.results import Estimate, PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.throttling.verdict import OPEN, THROTTLED
 from labctl.fio.documents import DIRECTIONS
 from labctl.fio.results import Direction

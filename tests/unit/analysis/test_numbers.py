@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labctl.analysis import numbers
-from labctl.analysis.results import Estimate
+from labctl.analysis.estimate import Estimate
 
 SIZES = st.floats(1e-9, 1e12)
 VALUES = st.one_of(st.just(0.0), SIZES, SIZES.map(lambda size: -size))

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labctl.analysis.estimate import Component
 from labctl.analysis.power.cross_check import ComparedChannel, meter_difference
 from labctl.analysis.power.zero_offset import THERMAL_EMF_VOLTS, why_not_zero
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.clock_fit import ClockMap
-from labctl.analysis.results import Component
 from labctl.analysis.run.summary import summarise
 from labctl.analysis.stats.running_stats import mean_and_scatter
 from labctl.analysis.stats.uncertainty import combined, difference_components

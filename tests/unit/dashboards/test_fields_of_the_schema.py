@@ -13,7 +13,8 @@ import yaml
 
 from dashboards import HEARTBEAT_S, JSON_DIR, PROVISIONING_DIR
 from dashboards.sample import PHASE_S, at_work, lab
-from labctl.analysis.results import Estimate, ThrottleVerdict
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.throttle_result import ThrottleVerdict
 from labctl.capture.meters.live_values import LiveRail, View
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.service.runs import shipping

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
 from labctl.errors import ConfigurationError
 from labctl.importing.clock import ClockRules
 from labctl.importing.guess import guess

@@ -8,15 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labctl.analysis.results import (
-    Cause,
-    CpuUse,
-    Estimate,
-    PhaseResult,
-    ThrottleInterval,
-    ThrottleVerdict,
-    WindowMaximum,
-)
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import CpuUse, PhaseResult, WindowMaximum
+from labctl.analysis.throttle_result import Cause, ThrottleInterval, ThrottleVerdict
 from labctl.fio.results import Direction
 from labctl.record.events import Event
 from labctl.record.header import DriveInfo

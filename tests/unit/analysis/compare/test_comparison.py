@@ -32,8 +32,10 @@ from labctl.analysis.compare.gate import (
 )
 from labctl.analysis.compare.points import named_points
 from labctl.analysis.compare.repeats import Basis
-from labctl.analysis.results import Estimate, RunSummary, TemperatureResult
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.phase_result import TemperatureResult
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.steady_state.rounds import steady_rounds_of
 from labctl.analysis.steady_state.window_means import rounds_of_mean, window_means
 from labctl.cli.results.compare import app, compare_runs

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from labctl.analysis.estimate import Component, Estimate
 from labctl.analysis.methods.conditioned import conditioned_against_fresh
-from labctl.analysis.methods.efficiency import knees, marginal_energies, rail_shares
+from labctl.analysis.methods.efficiency import efficiency_knees, marginal_energies, rail_shares
 from labctl.analysis.methods.headline_averages import low_depth_averages, mixed_averages
 from labctl.analysis.methods.idle import idle_results, spike_visibility
 from labctl.analysis.methods.power_states import power_state_table
+from labctl.analysis.phase_result import PhaseResult, RailResult
 from labctl.analysis.power.shared_errors import watts_ratio
-from labctl.analysis.results import Component, Estimate, PhaseResult, RailResult
 from labctl.analysis.workload import by_workload, workload_name
 from labctl.config.sweeps import Sweep
 from labctl.record.phase import Pattern, Role
@@ -82,16 +83,16 @@ def test_the_knee_names_every_depth_that_may_be_it() -> None:
         point(16, 100e3, {"12V": 10.0}, 0.02),
         point(32, 110e3, {"12V": 12.0}, 0.02),
     ]
-    (knee,) = knees(points)
+    (knee,) = efficiency_knees(points)
     assert (knee.queue_depth, knee.as_good, knee.certain) == (16, (8, 16), False)
     sharp = [replace_apart(item, 1e-5) for item in points]
-    assert knees(sharp)[0].as_good == (16,)
+    assert efficiency_knees(sharp)[0].as_good == (16,)
     restless = [
         replace(one, watts=replace(one.watts, repeatability=0.5 * one.watts.value))
         for one in sharp
         if one.watts is not None
     ]
-    assert len(knees(restless)[0].as_good) > 1, "the next run may have another knee"
+    assert len(efficiency_knees(restless)[0].as_good) > 1, "the next run may have another knee"
 
 
 def replace_apart(item: PhaseResult, apart: float) -> PhaseResult:
@@ -105,8 +106,8 @@ def test_a_throttled_depth_is_no_knee() -> None:
         point(8, 90e3, {"12V": 10.0}),
         replace(point(16, 900e3, {"12V": 10.0}), throttled_s=3.0),
     ]
-    assert knees(points)[0].queue_depth == 8
-    assert knees(points[:1]) == ()
+    assert efficiency_knees(points)[0].queue_depth == 8
+    assert efficiency_knees(points[:1]) == ()
 
 
 def test_marginal_energy_by_hand() -> None:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labctl.analysis.estimate import Component, Estimate
 from labctl.analysis.methods.frontier import frontiers, least_watts, most_iops
 from labctl.analysis.methods.power_model import fit_rail, fit_rails, model_watts
-from labctl.analysis.results import Component, Estimate, PhaseResult
+from labctl.analysis.phase_result import PhaseResult
 from labctl.config.plan import Plan
 from labctl.config.sweeps import Sweep
 from tests.unit.analysis.methods.test_efficiency import rail

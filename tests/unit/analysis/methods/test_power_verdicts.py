@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.methods.power_verdicts import Judgement, PowerCheck, PowerVerdict, judge
-from labctl.analysis.results import Estimate, RunSummary, WindowMaximum
+from labctl.analysis.phase_result import WindowMaximum
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
 from labctl.errors import ConfigurationError, RunFailed
 from labctl.record.drive_state import DriveState, PowerState
 from labctl.record.power_limits import PowerLimits, built_in_limits, load_limits, parse_limits

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from labctl.analysis.methods.replays import BOUND, KERNEL, replay_results
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.run.problems import REAPED_LATE
+from labctl.analysis.run_summary import RunSummary
 from labctl.config.plan import parse_plan
 from labctl.fio.results import Direction
 from labctl.record.events import Event

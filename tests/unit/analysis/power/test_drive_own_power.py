@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.analysis.results import Kept
+from labctl.analysis.phase_result import Kept
 from labctl.analysis.run.drives import own_measured
 from labctl.analysis.run.summary import summarise
 from labctl.record.layout import EVENTS_FILE

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labctl.analysis.estimate import Estimate
 from labctl.analysis.power.budget import phase_energy, rail_result, total_watts
 from labctl.analysis.power.interpolation import interpolated
 from labctl.analysis.power.rail_power import phase_power
@@ -19,7 +20,6 @@ from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries, o
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.readings.edge_lag import edge_lag, lag_problems, rail_lags
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.analysis.results import Estimate
 from labctl.analysis.run.summary import summarise
 from labctl.analysis.stats.uncertainty import expanded_u
 from labctl.record.header import ChannelInfo, RailInfo

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labctl.analysis.estimate import Component
+from labctl.analysis.phase_result import PhaseResult, RailResult
 from labctl.analysis.power.budget import rail_result
 from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.power.shunt import UNKNOWN_KELVIN, burden_problems, temperature_problems
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.clock_fit import ClockMap
-from labctl.analysis.results import Component, PhaseResult, RailResult
 from labctl.capture.meters.live_values import RecentValues, live_rail
 from labctl.record.header import ChannelInfo, RailInfo
 from tests.unit.config.test_rig import RIG, mistakes, parse_rig

@@ -19,7 +19,7 @@ from labctl.analysis.power.source_resistance import (
 )
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.clock_fit import ClockMap
-from labctl.analysis.results import SourceResistance
+from labctl.analysis.run_summary import SourceResistance
 from labctl.record.header import ChannelInfo, RailInfo
 
 S = 1_000_000_000

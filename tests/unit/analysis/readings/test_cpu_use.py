@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from labctl.analysis.phase_result import CpuUse
 from labctl.analysis.readings.cpu_use import cpu_samples, cpu_use, mean_cpu_use
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.analysis.results import CpuUse
 from labctl.analysis.run.summary import summarise
 from labctl.capture.host.cpu import parse_cpu_times, watching_cpu
 from labctl.capture.host.machine import LocalMachine

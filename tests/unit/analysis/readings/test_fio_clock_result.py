@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
 from labctl.record import journal as journals
 from labctl.record.journal import Journal
 from labctl.record.reader import RunRecord

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from labctl.analysis.results import Mark
 from labctl.analysis.run.marks import moment_of
+from labctl.analysis.run_summary import Mark
 
 BEGIN = datetime(2026, 1, 1, 23, 30, 0, tzinfo=UTC)
 BEGIN_NS = int(BEGIN.timestamp()) * 10**9

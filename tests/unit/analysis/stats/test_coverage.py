@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from labctl.analysis.results import Component
+from labctl.analysis.estimate import Component
 from labctl.analysis.stats.coverage import COVERED, half_width
 from labctl.analysis.stats.uncertainty import expanded_u, limit_component
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from labctl.analysis.compare.points import measured_points
-from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.layout import HEADER_FILE
 from labctl.record.point_end import PointEnd, PointEnding, PointNumber, PointState
 from labctl.record.reader import RunRecord

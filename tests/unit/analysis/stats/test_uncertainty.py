@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.signal import lfilter
 from scipy.stats import t as student
 
-from labctl.analysis.results import Component, Estimate
+from labctl.analysis.estimate import Component, Estimate
 from labctl.analysis.stats.running_stats import RunningStats
 from labctl.analysis.stats.uncertainty import (
     combined,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labctl.analysis.results import PhaseResult, TemperatureResult
+from labctl.analysis.phase_result import PhaseResult, TemperatureResult
 from labctl.analysis.steady_state.rounds import rounds_of, steady_reports, tracked_report
 from labctl.analysis.steady_state.rule import steady_window
 from labctl.analysis.steady_state.tracking import (

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from labctl.analysis.compare.comparison import Change, relative_change
-from labctl.analysis.results import Component, Estimate, PhaseResult, RunSummary
+from labctl.analysis.estimate import Component, Estimate
+from labctl.analysis.phase_result import PhaseResult
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.stats.uncertainty import expanded_u
 from labctl.analysis.steady_state.rounds import steady_rounds_of
 from labctl.analysis.steady_state.window_means import (

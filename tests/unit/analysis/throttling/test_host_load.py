@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.throttle_result import ThrottleInterval
 from labctl.analysis.throttling.detection import find_throttling
 from labctl.analysis.throttling.host_load import HostLoad
 from labctl.analysis.throttling.signals import PhaseSignals

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.stats.change_points import scatter_of_steps
+from labctl.analysis.throttle_result import ThrottleInterval
 from labctl.analysis.throttling.detection import find_throttling
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.smart_counters import Counters

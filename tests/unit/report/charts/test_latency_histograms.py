@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from labctl.analysis.methods.method_results import methods_of
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.run.problems import REAPED_LATE
+from labctl.analysis.run_summary import RunSummary
 from labctl.config.sweeps import Sweep
 from labctl.fio.histogram import histogram
 from labctl.fio.results import Direction

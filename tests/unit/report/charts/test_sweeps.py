@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from labctl.analysis.results import Cause, PhaseResult, RunSummary
+from labctl.analysis.phase_result import PhaseResult
+from labctl.analysis.run_summary import RunSummary
+from labctl.analysis.throttle_result import Cause
 from labctl.config.sweeps import Sweep
 from labctl.report.charts.run_charts import run_charts
 from labctl.report.charts.static_svg import png_of_svg, static_svg

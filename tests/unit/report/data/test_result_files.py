@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from labctl.analysis.results import Estimate, RunSummary
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.run_summary import RunSummary
 from labctl.config.sweeps import Sweep
 from labctl.report.data.result_files import phases_csv, summary_json
 from tests.unit.report_sample import plan, qd_sweep, summary_of, throttled

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.analysis.results import RunSummary
+from labctl.analysis.run_summary import RunSummary
 from labctl.record.reader import RunRecord
 from labctl.report.pages.report import _files_shown_in_report, report_page
 from labctl.report.pages.report_files import write_report

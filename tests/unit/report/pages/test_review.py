@@ -15,7 +15,8 @@ import pytest
 from labctl.analysis.methods.conditioned import Conditioned
 from labctl.analysis.methods.consistency import consistency
 from labctl.analysis.methods.method_results import methods_of
-from labctl.analysis.results import RunSummary, TemperatureResult
+from labctl.analysis.phase_result import TemperatureResult
+from labctl.analysis.run_summary import RunSummary
 from labctl.analysis.steady_state.rounds import tracked_report
 from labctl.cli.results.report import make_report
 from labctl.config.sweeps import Sweep

@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from labctl.analysis.results import Cause, Estimate, RunSummary, ThrottleVerdict
+from labctl.analysis.estimate import Estimate
+from labctl.analysis.run_summary import RunSummary
+from labctl.analysis.throttle_result import Cause, ThrottleVerdict
 from labctl.config.sweeps import Sweep
 from labctl.report.text.table import table_text
 from tests.unit.report_sample import HOSTILE, plan, qd_sweep, summary_of, throttled
