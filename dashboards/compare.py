@@ -87,7 +87,7 @@ def _compared_queries(*queries: str) -> list[Query]:
     return [rows(query, chr(ord("A") + place)) for place, query in enumerate(queries)]
 
 
-def _runs() -> TablePanel:
+def _compared_runs() -> TablePanel:
     queries = (
         f'SELECT "index" + {number} AS "no", "run", "drive", "rig" FROM "phase" '
         f"WHERE {_of_compared_run(slot)} AND {FIRST_PHASE} LIMIT 1"
@@ -333,7 +333,7 @@ def dashboard() -> build.Dashboard:
     for number, name in enumerate(SLOTS):
         made.with_variable(_compared_run_variable(number, name))
     return (
-        made.with_panel(_runs())
+        made.with_panel(_compared_runs())
         .with_panel(_differences())
         .with_row(_charts_of_compared_runs())
         .with_row(_table_of_compared_runs())

@@ -19,7 +19,7 @@ def job_sections(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def is_mixed(job: dict[str, Any]) -> bool:
     """Whether fio counted both directions as one (``unified_rw_reporting``)."""
-    apart = any(total_ios(table_of(job, name)) for name in DIRECTIONS)
+    apart = any(job_total_ios(table_of(job, name)) for name in DIRECTIONS)
     return bool(table_of(job, MIXED)) and not apart
 
 
@@ -67,12 +67,12 @@ def measured_latency(side: dict[str, Any], name: str, ios: int) -> Latency | Non
                 count,
                 percentiles,
                 number_at(values, "min") * scale,
-                _bins_us(values) if key.endswith("_ns") else {},
+                _job_bins_us(values) if key.endswith("_ns") else {},
             )
     return None
 
 
-def _bins_us(values: dict[str, Any]) -> dict[float, int]:
+def _job_bins_us(values: dict[str, Any]) -> dict[float, int]:
     """fio's bins by their latency in µs. Those of fio 2.x have numbers in place of latencies, and
     are left out; so are all where one of them is no count."""
     found: dict[float, int] = {}
@@ -86,7 +86,7 @@ def _bins_us(values: dict[str, Any]) -> dict[float, int]:
 
 def latency_of(side: dict[str, Any]) -> Latency:
     """Total latency; where it was not measured, of submission and completion together."""
-    ios = total_ios(side)
+    ios = job_total_ios(side)
     total, completion = measured_latency(side, "lat", ios), measured_latency(side, "clat", ios)
     if total is not None and total.count:
         return (
@@ -107,7 +107,7 @@ def _with_table(latency: Latency, other: Latency) -> Latency:
     )
 
 
-def total_ios(side: dict[str, Any]) -> int:
+def job_total_ios(side: dict[str, Any]) -> int:
     """I/Os of one direction; early fio 2 prints IOPS and milliseconds instead."""
     total = number(side.get("total_ios"))
     if total is not None:
@@ -117,7 +117,7 @@ def total_ios(side: dict[str, Any]) -> int:
 
 def in_whole_iops(side: dict[str, Any]) -> bool:
     """Early fio 2 (2.1.4, 2.1.11) prints no ``total_ios``, and IOPS without a fraction."""
-    return "total_ios" not in side and isinstance(side.get("iops"), int) and total_ios(side) > 0
+    return "total_ios" not in side and isinstance(side.get("iops"), int) and job_total_ios(side) > 0
 
 
 def total_bytes(side: dict[str, Any]) -> int:

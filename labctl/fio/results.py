@@ -28,10 +28,10 @@ from labctl.fio.job_values import (
     in_whole_iops,
     is_mixed,
     job_sections,
+    job_total_ios,
     latency_of,
     runtime_ms,
     total_bytes,
-    total_ios,
 )
 from labctl.fio.percentiles import Bounds, Distribution, percentiles_of
 from labctl.fio.status import Totals, document_of_drive, totals_of
@@ -116,7 +116,7 @@ def result_of(last: dict[str, Any], drive: str = "") -> FioResult:
         notes.append("fio measured no latency: a mean of 0 is none")
     if any(in_whole_iops(job_sections(job)[name]) for job in jobs for name in DIRECTIONS):
         notes.append("fio counted no operations and gave IOPS rounded down: up to 1 per job low")
-    if any(total_ios(table_of(job, "trim")) for job in jobs):
+    if any(job_total_ios(table_of(job, "trim")) for job in jobs):
         notes.append("fio trimmed, too: trims are not counted here")
     notes += bounds_notes(sides)
     return FioResult(
@@ -142,7 +142,7 @@ def _cpu_pct(jobs: Sequence[dict[str, Any]], key: str) -> float | None:
 
 
 def _fio_result_direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
-    busy = [side for side in sides if total_ios(side)]
+    busy = [side for side in sides if job_total_ios(side)]
     if not busy:
         return None
     totals = sum((totals_of(side) for side in busy), start=Totals())
@@ -152,7 +152,7 @@ def _fio_result_direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
     values, bounds = percentiles_of(
         [
             Distribution(
-                count=total_ios(side),
+                count=job_total_ios(side),
                 low=latency.percentiles_us,
                 high=latency.percentiles_us,
                 min_us=latency.min_us,
@@ -235,4 +235,4 @@ def _fio_result_rates(side: dict[str, Any]) -> tuple[float, float]:
     runtime_s = number_at(side, "runtime") / 1000
     if not runtime_s:
         return number_at(side, "iops"), number_at(side, "bw_bytes")
-    return total_ios(side) / runtime_s, total_bytes(side) / runtime_s
+    return job_total_ios(side) / runtime_s, total_bytes(side) / runtime_s

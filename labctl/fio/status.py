@@ -10,10 +10,10 @@ from labctl.fio.documents import DIRECTIONS, error_of, jobs_of, number
 from labctl.fio.job_values import (
     DRIVE_JOB,
     job_sections,
+    job_total_ios,
     latency_of,
     runtime_ms,
     total_bytes,
-    total_ios,
 )
 from labctl.record.timebase import NS_PER_MS
 
@@ -81,7 +81,7 @@ def totals_of(side: dict[str, Any]) -> Totals:
     """What a job has done in one direction."""
     latency = latency_of(side)
     return Totals(
-        ios=total_ios(side),
+        ios=job_total_ios(side),
         bytes=total_bytes(side),
         latency_sum_us=latency.mean_us * latency.count,
         latency_count=latency.count,

@@ -9,7 +9,7 @@ from typing import Any
 
 from labctl.errors import ConfigurationError, Mistake
 from labctl.fio.documents import number, number_at, table_of
-from labctl.fio.job_values import job_sections, total_ios
+from labctl.fio.job_values import job_sections, job_total_ios
 from labctl.printable import printable
 from labctl.record.phase import Pattern, parse_size
 
@@ -77,7 +77,7 @@ def _work_axis_pattern(file: Path, options: dict[str, Any], job: dict[str, Any])
         what = text or "a replay"
         raise fio_mistake(file, f"rw = {printable(what)} is none of {', '.join(_PATTERNS)}")
     sides = job_sections(job)
-    reads, writes = total_ios(sides["read"]), total_ios(sides["write"])
+    reads, writes = job_total_ios(sides["read"]), job_total_ios(sides["write"])
     if reads and writes:
         return Pattern.RW  # fio's default address order is sequential
     return Pattern.WRITE if writes else Pattern.READ
@@ -102,7 +102,7 @@ def _read_pct(
             return 100 - min(count_of(given, "rwmixwrite", 100 - _DEFAULT_READ_PCT), 100)
         return min(count_of(given, "rwmixread", _DEFAULT_READ_PCT), 100)
     sides = [job_sections(job) for job in jobs]
-    reads, writes = (sum(total_ios(one[name]) for one in sides) for name in ("read", "write"))
+    reads, writes = (sum(job_total_ios(one[name]) for one in sides) for name in ("read", "write"))
     return round(100 * reads / (reads + writes)) if reads + writes else _DEFAULT_READ_PCT
 
 
@@ -114,8 +114,8 @@ def _block_size(file: Path, options: dict[str, Any], job: dict[str, Any]) -> int
     except ValueError:
         raise fio_mistake(file, f"bs = {printable(text)} is no size") from None
     for side in job_sections(job).values():  # fio's default is 4k: what was done says it surely
-        if total_ios(side):
-            return max(round(number_at(side, "io_bytes") / total_ios(side) / 512) * 512, 512)
+        if job_total_ios(side):
+            return max(round(number_at(side, "io_bytes") / job_total_ios(side) / 512) * 512, 512)
     return 4096
 
 

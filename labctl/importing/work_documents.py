@@ -11,7 +11,7 @@ from typing import Any
 
 from labctl.fio.documents import jobs_of as jobs_to_sum
 from labctl.fio.documents import number, number_at
-from labctl.fio.job_values import job_sections, runtime_ms, total_ios
+from labctl.fio.job_values import job_sections, job_total_ios, runtime_ms
 from labctl.importing.work_axes import ramp_ns, work_options
 from labctl.record.timebase import NS_PER_S
 
@@ -103,7 +103,7 @@ def _goes_on(before: Document, after: Document) -> bool:
 def _worked_ms(job: dict[str, Any]) -> int:
     """Its runtime. ``job_runtime`` of a job which waits for others counts, too (3.33): without any
     I/O, and still beside the first one, whose own runtime is 0."""
-    sides = [side for side in job_sections(job).values() if total_ios(side)]
+    sides = [side for side in job_sections(job).values() if job_total_ios(side)]
     if sides and all(number(side.get("runtime")) == 0 for side in sides):
         return 0
     return runtime_ms(job) if sides else 0
@@ -114,7 +114,7 @@ def _stamp_s(document: Document) -> float:
 
 
 def _work_document_ios(job: dict[str, Any]) -> int:
-    return sum(total_ios(side) for side in job_sections(job).values())
+    return sum(job_total_ios(side) for side in job_sections(job).values())
 
 
 def groups_of(document: Document) -> list[Jobs]:

@@ -26,7 +26,7 @@ from labctl.analysis.stats.rotation import (
     DrawnExperiments,
     Floats,
     contrasts_within_rotation,
-    planned,
+    planned_rotation,
 )
 
 MOST_REPEATS = 50
@@ -77,7 +77,7 @@ class _Scatter:
     def plan(self, repeats: int) -> DrawnExperiments:
         names = [quantity.name for quantity, _ in self.columns]
         _, pools = np.unique(names, return_inverse=True)
-        return planned(self.rows, pools, repeats)
+        return planned_rotation(self.rows, pools, repeats)
 
     def of(self, quantity: ComparedQuantity) -> list[int]:
         return [number for number, (one, _) in enumerate(self.columns) if one is quantity]

@@ -180,7 +180,7 @@ class DrawnExperiments:
         return found
 
 
-def planned(scatter: Floats, pools: NDArray[np.int64], repeats: int) -> DrawnExperiments:
+def planned_rotation(scatter: Floats, pools: NDArray[np.int64], repeats: int) -> DrawnExperiments:
     """What ``repeats`` (≥ 2) a side would tell where runs scatter as in ``scatter``.
 
     Rows of ``scatter`` (r × m): the covariance of the points in one run is their product

@@ -233,5 +233,5 @@ def _check_file(rig: Rig, place: DrivePlace, runs_root: Path | None, machine: Ma
     blocks, mounts = read_block_devices(machine), read_own_mounts(machine)
     file_on = devices_below(str(path.parent), mounts, blocks, machine)
     journal_on = devices_below(str(folder), mounts, blocks, machine)
-    if safety.same_hardware(file_on, journal_on, blocks):
+    if blocks.share_drive(file_on, journal_on):
         raise Refused(beside.format(runs_root, "on the same drive", path) + choose)

@@ -22,6 +22,7 @@ from labctl.capture.identity.mounts import (
     devices_below,
     read_all_mounts,
     read_own_mounts,
+    read_swaps,
 )
 from labctl.capture.identity.smartctl import parse_smartctl
 from labctl.config.rig import Rig
@@ -29,8 +30,6 @@ from labctl.errors import Refused
 
 SYSTEM_FOLDERS = ("/", "/boot", "/boot/efi", "/efi", "/usr", "/var")
 """The disk of any of these is the system's disk."""
-
-_SWAPS = "/proc/swaps"
 
 
 @dataclass(frozen=True)
@@ -230,17 +229,6 @@ def _system_disk(device: Device, mounts: Collection[Mount]) -> Iterator[str]:
             return
 
 
-def read_swaps(machine: Machine) -> tuple[str, ...]:
-    """Kernel names of the devices that are swapped to."""
-    found = []
-    for line in machine.read_texts([_SWAPS]).get(_SWAPS, "").splitlines()[1:]:
-        path, _, rest = line.partition(" ")
-        if rest.split()[:1] == ["partition"] or path.startswith("/dev/"):
-            plain = path.split("\\040")[0]
-            found.append(Path(machine.resolve(plain) or plain).name)
-    return tuple(found)
-
-
 def held_by_kernel(device: Device, name: str) -> list[str]:
     """Why the kernel does not let ``name`` be opened exclusively; empty when it does.
 
@@ -306,14 +294,8 @@ def refuse_journal_on(device: Device, runs_root: Path) -> None:
     backing = device.blocks.backing_file_of(device.name)
     if backing:
         target_on |= devices_below(backing, mounts, device.blocks, device.machine)
-    if same_hardware(target_on, journal_on, device.blocks):
+    if device.blocks.share_drive(target_on, journal_on):
         raise Refused(
             f"the journal ({runs_root}) would lie on the drive under test {device}; "
             "choose another disk with --runs"
         )
-
-
-def same_hardware(some: Collection[str], others: Collection[str], blocks: BlockDevices) -> bool:
-    """Whether devices share a drive: a disk, another partition, another namespace of it."""
-    drives = {disk for name in some for disk in blocks.same_drive(blocks.disk_of(name))}
-    return any(blocks.disk_of(name) in drives for name in others)

@@ -6,7 +6,7 @@ All from sysfs, read in one go (kernel: Documentation/ABI/testing/sysfs-block).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -126,6 +126,11 @@ class BlockDevices:
         own = self._hardware(disk)
         whole = (name for name in self.files if not self.is_partition(name))
         return frozenset({disk, *(name for name in whole if own & self._hardware(name))})
+
+    def share_drive(self, some: Collection[str], others: Collection[str]) -> bool:
+        """Whether devices share a drive: a disk, another partition, another namespace of it."""
+        drives = {disk for name in some for disk in self.same_drive(self.disk_of(name))}
+        return any(self.disk_of(name) in drives for name in others)
 
     def same_storage(self, disk: str) -> frozenset[str]:
         """Every disk that is the same blocks: other paths to a namespace or a LUN.

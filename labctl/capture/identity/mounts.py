@@ -1,4 +1,4 @@
-"""What is mounted on a machine, in every mount namespace, and on which block devices.
+"""What is mounted on a machine or swapped to, in every mount namespace, on which block devices.
 
 ``/proc/<pid>/mountinfo``: proc_pid_mountinfo(5). btrfs and overlay show a device number that no
 block device has: their members and layers are found by name.
@@ -22,6 +22,7 @@ _ASKED_PER_NAMESPACE = 3
 """Of several processes in a namespace, at least one still runs when it is read."""
 _NO_DEVICE = ("none", "overlay", "tmpfs", "proc", "sysfs", "devtmpfs")
 _MOST_LAYERS = 8
+_SWAPS = "/proc/swaps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,17 @@ def read_all_mounts(machine: Machine) -> tuple[tuple[Mount, ...], str]:
     found = dict.fromkeys(mount for text in texts.values() for mount in parse_mountinfo(text))
     missing = "" if texts.get(_OWN) else f"{_OWN} cannot be read: what is mounted is not known"
     return tuple(found), missing or not_answered(done, machine)
+
+
+def read_swaps(machine: Machine) -> tuple[str, ...]:
+    """Kernel names of the devices that are swapped to."""
+    found = []
+    for line in machine.read_texts([_SWAPS]).get(_SWAPS, "").splitlines()[1:]:
+        path, _, rest = line.partition(" ")
+        if rest.split()[:1] == ["partition"] or path.startswith("/dev/"):
+            plain = path.split("\\040")[0]
+            found.append(PurePosixPath(machine.resolve(plain) or plain).name)
+    return tuple(found)
 
 
 def devices_below(

@@ -38,13 +38,13 @@ def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
 def phases_for(rig: Rig, plan: Plan, plan_file: str, size_bytes: int | None) -> tuple[Phase, ...]:
     """The same, on drives of this size; nothing is asked."""
     phases = plan.expand(size_bytes)
-    mistakes = [*rig.mistakes_with(phases, plan_file), *out_of_reach(rig, phases, plan_file)]
+    mistakes = [*rig.mistakes_with(phases, plan_file), *phases_out_of_reach(rig, phases, plan_file)]
     if mistakes:
         raise ConfigurationError(mistakes)
     return phases
 
 
-def out_of_reach(rig: Rig, phases: tuple[Phase, ...], plan_file: str) -> list[Mistake]:
+def phases_out_of_reach(rig: Rig, phases: tuple[Phase, ...], plan_file: str) -> list[Mistake]:
     """What a plan wants to be known of the watts, and the meters of ``rig`` cannot tell."""
     wanted = {phase.until for phase in phases if phase.until is not None}
     of_watts = [one for one in wanted if one.settled or one.watts_pct is not None]

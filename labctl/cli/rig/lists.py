@@ -182,10 +182,10 @@ def _file_to_check(name: str) -> Path:
 
 def _out_of_reach(text: str, file: Path, plan: str) -> tuple[Mistake, ...]:
     """What points of the plan are to know of the watts, and the rig's meters cannot tell."""
-    from labctl.capture.run.expand import out_of_reach
+    from labctl.capture.run.expand import phases_out_of_reach
 
     rig = parse_rig(text, str(file))
-    return tuple(out_of_reach(rig, load_plan(plan)[0].expand(rig.size_bytes), plan))
+    return tuple(phases_out_of_reach(rig, load_plan(plan)[0].expand(rig.size_bytes), plan))
 
 
 def _too_slow(text: str, file: Path, plan: str) -> list[str]:

@@ -94,13 +94,15 @@ def consistency_figure(
         known = [{"t": float(t), "y": watts[int(t)]} for t in at if int(t) in watts]
         if known:
             parts.append(_consistency_power_chart(datasets, known, f"{title}, power", width))
-    caption = _caption(result, found, [watts[int(t)] for t in seconds[late] if int(t) in watts])
+    caption = _consistency_caption(
+        result, found, [watts[int(t)] for t in seconds[late] if int(t) in watts]
+    )
     body = charts_in_rows(parts, len(parts) // len(shown))
     title = f"Consistency, {result.phase.label}"
     return Figure(finished(name, title, caption, body, datasets), numbers)
 
 
-def _caption(result: PhaseResult, found: Consistency, watts: list[float]) -> str:
+def _consistency_caption(result: PhaseResult, found: Consistency, watts: list[float]) -> str:
     length = found.end_s - found.begin_s
     spread = "" if found.spread is None else f", (max − min)/min {found.spread:.1%}"
     caption = (

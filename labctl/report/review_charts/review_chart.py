@@ -114,7 +114,7 @@ def bars(datasets: Datasets, numbers: Sequence[Row], name: str, title: str, colo
     return plain(alt.layer(*layers).properties(**size))
 
 
-def throttling_columns(item: PhaseResult) -> Row:
+def review_throttling_columns(item: PhaseResult) -> Row:
     """Whether a phase throttled, and what it did while it did not."""
     return {
         "throttled_s": item.throttled_s,

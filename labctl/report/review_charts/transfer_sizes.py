@@ -9,7 +9,11 @@ from labctl.analysis.phase_result import PhaseResult
 from labctl.record.phase import format_size
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import finished
-from labctl.report.review_charts.review_chart import Figure, quantity_charts, throttling_columns
+from labctl.report.review_charts.review_chart import (
+    Figure,
+    quantity_charts,
+    review_throttling_columns,
+)
 
 
 def transfer_figure(results: Sequence[PhaseResult]) -> Figure | None:
@@ -30,7 +34,7 @@ def transfer_figure(results: Sequence[PhaseResult]) -> Figure | None:
             "mb_per_s": (item.bytes_per_s or 0.0) / 1e6,
             "iops": item.iops,
             **estimate_columns("watts", item.watts),
-            **throttling_columns(item),
+            **review_throttling_columns(item),
         }
         for item in shown
     )

@@ -95,7 +95,7 @@ def _meter(
     bad = False
     for channel in rig.channels[name]:
         readings = listening.readings[f"{name}.{channel.name}"]
-        for check in _channel(name, readings):
+        for check in _doctor_channel(name, readings):
             bad = True
             yield check
         summaries.append(_meter_channel_summary(readings))
@@ -139,7 +139,7 @@ def _clock_u_ns(readings: ChannelReadings) -> float | None:
     return fit_clock(pairs, tick_s, first, last).u_ns
 
 
-def _channel(name: str, readings: ChannelReadings) -> Iterator[Check]:
+def _doctor_channel(name: str, readings: ChannelReadings) -> Iterator[Check]:
     channel = readings.channel
     for status, count in readings.statuses.items():
         text = f"{channel.name}: {status.value.replace('_', ' ')} ({count}×)"

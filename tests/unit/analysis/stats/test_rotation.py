@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from labctl.analysis.stats import rotation
-from labctl.analysis.stats.rotation import LEVEL, Floats, contrasts, judged, planned
+from labctl.analysis.stats.rotation import LEVEL, Floats, contrasts, judged, planned_rotation
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,7 @@ def test_what_was_planned_is_found(repeats: int) -> None:
     """The change that a plan promises at every point is found in 95 of 100 drawn comparisons."""
     spread = np.diag(np.full(6, 0.01))
     pools = np.repeat([0, 1], 3)
-    smallest = planned(spread, pools, repeats).smallest()
+    smallest = planned_rotation(spread, pools, repeats).smallest()
     random = np.random.default_rng(11)
     found = [
         judged(
