@@ -286,7 +286,7 @@ async def test_a_plan_that_goes_on_is_let_go_on(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("engine", ["libaio", "io_uring", "posixaio", "psync", "pvsync2", "sync"])
-@pytest.mark.parametrize("name", ["a b:c", "été 'x' (1) & *"])
+@pytest.mark.parametrize("name", [pytest.param("a b:c", marks=pytest.mark.long), "été 'x' (1) & *"])
 async def test_every_engine_works_on_a_file_of_any_name(
     scene: Scene, engine: str, name: str
 ) -> None:

@@ -24,18 +24,18 @@ from tests.faults.resumed_run import assert_completed_once, assert_times_ascend
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
-FEW, MANY = 2, int(os.environ.get("LABCTL_KILLS", "20"))
+MANY = int(os.environ.get("LABCTL_KILLS", "20"))
 
 
 @pytest.mark.timeout(600 + 60 * MANY)
-@pytest.mark.parametrize("most", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
+@pytest.mark.long
 def test_killed_at_random_instants_no_job_is_lost_and_no_fio_left(
-    bench: Bench, tmp_path: Path, most: int
+    bench: Bench, tmp_path: Path
 ) -> None:
-    home, rng, kills = tmp_path / "home", random.Random(most), 0
+    home, rng, kills = tmp_path / "home", random.Random(MANY), 0
     plan = plan_file(tmp_path, seconds=1)
     with DaemonProcess(home, bench.rig) as daemon:
-        while kills < most:
+        while kills < MANY:
             if all(job.state.over for job in daemon.queue.jobs()):
                 labctl(home, "queue", "add", str(bench.rig), str(plan))
             time.sleep(rng.uniform(0.2, 9.0))

@@ -27,7 +27,7 @@ from tests.servers.influx_run import points_of
 from tests.servers.influx_sending import assert_same
 from tests.servers.influx_server import ORG, InfluxServer, kinds
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.bench, pytest.mark.long, pytest.mark.timeout(400)]
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")
 BUCKET = "real-run"
