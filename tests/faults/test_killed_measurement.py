@@ -21,13 +21,19 @@ from tests.faults.resumed_run import Interruptible, plan_file
 pytestmark = [pytest.mark.bench, pytest.mark.fault, pytest.mark.timeout(600)]
 
 
+def ask_drive(bench: Bench, *words: str) -> bytes:
+    """What nvme-cli answers on the bench, without labctl."""
+    rig = load_rig(bench.rig)
+    command, *options = words
+    return subprocess.run(
+        [f"{rig.tools}/nvme", command, rig.drive.smart_device, *options],
+        check=True, capture_output=True,
+    ).stdout  # fmt: skip
+
+
 def measures(bench: Bench) -> bool:
     """Whether the simulated drive measures itself now: bit 0 of the attributes of log page 25h."""
-    rig = load_rig(bench.rig)
-    command = [f"{rig.tools}/nvme", "get-log", rig.drive.smart_device, "--log-id=0x25"]
-    page = subprocess.run(
-        [*command, "--log-len=64", "--raw-binary"], check=True, capture_output=True
-    ).stdout
+    page = ask_drive(bench, "get-log", "--log-id=0x25", "--log-len=64", "--raw-binary")
     return bool(page[2] & 1)
 
 
@@ -58,6 +64,8 @@ def stopped_measuring(run: Interruptible, bench: Bench) -> bool:
 
 def killed(bench: Bench, folder: Path, seconds: int) -> Interruptible:
     """A run that was killed while the drive measured itself for it, in a phase of ``seconds``."""
+    # the bench is shared: a run that another test killed may have left a measurement of its own
+    ask_drive(bench, "set-feature", "--feature-id=0x25", "--value=0")
     run = Interruptible(Path(bench.rig), plan_file(folder, seconds), folder / "runs")
     run.go_on()
     # the idle phase before it is too short to be killed in for sure
