@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 COVERAGE_FACTOR = 2.0
-"""k of every expanded uncertainty ``u`` in this module (about 95 %; GUM, JCGM 100:2008, 6.2)."""
+"""k of every expanded uncertainty ``u`` of the analysis (about 95 %; GUM, JCGM 100:2008, 6.2)."""
 
 
 @dataclass(frozen=True, slots=True)

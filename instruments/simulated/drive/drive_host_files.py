@@ -173,15 +173,15 @@ class DriveHostFiles:
         if own is None:
             return
         command = self._state / f"command-{_POWER_MEASUREMENT}"
-        changed = own.advance()
-        if command.exists():
+        changed, commanded = own.advance(), command.exists()
+        if commanded:
             value = int(command.read_text(encoding="ascii"))
             own.set(value)
             self._set_feature(_POWER_MEASUREMENT, value)
+        if changed or commanded:
             self._write_page(f"log-{_POWER_MEASUREMENT}", own.page())
-            command.unlink()  # only what was read: a later one is taken up in turn
-        elif changed:
-            self._write_page(f"log-{_POWER_MEASUREMENT}", own.page())
+        if commanded:  # one that came since then is taken up in turn
+            command.unlink()
 
     def update_smart_log(self) -> None:
         """Write what the SMART log and the extended one give."""

@@ -29,7 +29,7 @@ class Band:
         return float(values.min()), float(values.max())
 
 
-def lower_band_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def lower_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """The corners of the lower convex hull of points, x ascending.
 
     Each pass drops the points on or above the chord of their neighbours, which cannot be corners.
@@ -57,8 +57,8 @@ def band_between(
 
     None when there is no such line: the points contradict each other. O(n log n).
     """
-    x_top, top = lower_band_hull(x_upper, upper)
-    x_bottom, bottom = lower_band_hull(x_lower, -lower)
+    x_top, top = lower_hull(x_upper, upper)
+    x_bottom, bottom = lower_hull(x_lower, -lower)
     slopes_top = np.diff(top) / np.diff(x_top)
     slopes_bottom = np.diff(bottom) / np.diff(x_bottom)
 
@@ -101,7 +101,7 @@ def highest_line_below(x: Floats, y: Floats, steepest: float) -> tuple[float, fl
     It is the edge of the lower hull at the mean of ``x``, where the linear programme "raise the
     line at mean x" has its optimum. Its slope is limited to ±``steepest``.
     """
-    x_hull, y_hull = lower_band_hull(x, y)
+    x_hull, y_hull = lower_hull(x, y)
     slope = 0.0
     if len(x_hull) > 1:
         edge = int(np.clip(np.searchsorted(x_hull, x.mean()) - 1, 0, len(x_hull) - 2))

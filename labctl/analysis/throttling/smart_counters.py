@@ -173,7 +173,7 @@ class Counters:
         state, most, limit = (last.get(name) for name in (POWER_STATE, MAX_WATTS, LIMIT_WATTS))
         words, watts = [], []
         if state:
-            words.append(f"power state {state:.0f}{_counters_at_most(most)}")
+            words.append(f"power state {state:.0f}{_at_most_watts(most)}")
             watts.append(most)
         if limit is not None:
             words.append(f"power limit {limit:g} W")
@@ -218,7 +218,7 @@ class Counters:
         return (before[-1] if before else None), (after[0] if after else None)
 
 
-def _counters_at_most(watts: float | None) -> str:
+def _at_most_watts(watts: float | None) -> str:
     return "" if watts is None else f", at most {watts:g} W"
 
 

@@ -78,7 +78,6 @@ class OwnMeasurement:
             return not refused
         if not begun.is_on:
             self.problem = refused or NOT_BEGUN
-            self._generation = None
             self._unmark()
             return False
         if begun.generation != following:
@@ -95,6 +94,7 @@ class OwnMeasurement:
 
     def _unmark(self) -> None:
         self._on_setting(EventKind.SETTINGS_RESTORED, settings=[POWER_MEASUREMENT])
+        self._generation = None
 
     def read(self) -> PowerMeasurement | None:
         """What it has measured since it began, if nobody else began another since then."""

@@ -47,7 +47,7 @@ def mark(
     words = printable(" ".join(text))[:MOST_CHARACTERS].strip()
     if not words:
         raise typer.BadParameter("a mark needs a text")
-    path = run or _runs_to_mark(rig)
+    path = run or _run_to_mark(rig)
     if not (path / EVENTS_FILE).is_file():
         raise JournalError(f"{path} is no run")
     tail = EventTail(path, (path / EVENTS_FILE).stat().st_size)
@@ -60,7 +60,7 @@ def mark(
     print(f"marked at {stamp} in {path.name}: {words}")
 
 
-def _runs_to_mark(rig: str | None) -> Path:
+def _run_to_mark(rig: str | None) -> Path:
     """The run that is on, of ``rig`` where it is named; while there is none, the idle record that
     is. Raises ConfigurationError."""
     home = find_home()

@@ -230,7 +230,7 @@ class _Cached:
                 runs |= {name: states[name] for name in source.runs}
             else:
                 kept.append(part)
-        fresh = _gathered_source(connection, fetched, self.work)
+        fresh = _fetched_source(connection, fetched, self.work)
         rows = {table: rows_of(table, [*joined, fresh]) for table in TABLES}
         try:
             part = write_part(connection, self.place, "", runs, rows, self.work)
@@ -251,7 +251,7 @@ class _Cached:
                 remove_unused(self.place, self.manifest)
 
 
-def _gathered_source(
+def _fetched_source(
     connection: duckdb.DuckDBPyConnection, fetched: Mapping[str, Path], work: Path
 ) -> Source:
     """The rows of runs of which each has a folder with its Parquet, with the types of today."""

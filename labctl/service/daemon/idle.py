@@ -54,10 +54,10 @@ async def record_idle(
 ) -> None:
     """Record until ``stop`` is set, a new record each day. Raises JournalError."""
     while not stop.is_set():
-        await _record_idle(rig, root, sinks, report_line, stop)
+        await _record_idle_day(rig, root, sinks, report_line, stop)
 
 
-async def _record_idle(
+async def _record_idle_day(
     rig: Rig, root: Path, sinks: Sequence[SinkFactory], report_line: ReportLine, stop: asyncio.Event
 ) -> None:
     timebase = Timebase()

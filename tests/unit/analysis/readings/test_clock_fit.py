@@ -15,7 +15,7 @@ from labctl.analysis.readings.clock_fit import (
     fit_clock,
     without_setbacks,
 )
-from labctl.analysis.stats.line_band import band_between, highest_line_below, lower_band_hull
+from labctl.analysis.stats.line_band import band_between, highest_line_below, lower_hull
 from labctl.record.layout import CLOCK_PAIR
 
 HOST_NS = 1_700_000_000_000_000_000
@@ -265,7 +265,7 @@ def test_many_looks_are_quick() -> None:
 def test_the_hull_lies_below_all_points(seed: int, count: int) -> None:
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 20, count).astype(float), rng.normal(size=count)
-    hull_x, hull_y = lower_band_hull(x, y)
+    hull_x, hull_y = lower_hull(x, y)
     assert (np.interp(x, hull_x, hull_y) <= y + 1e-12).all()
     assert (np.diff(np.diff(hull_y) / np.diff(hull_x)) > 0).all()
 
