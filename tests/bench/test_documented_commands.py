@@ -31,6 +31,7 @@ from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from labctl.store.address import StoreAddress, is_address
 from labctl.store.marker import make_store
 from labctl.store.open_place import open_place
+from tests.forked_labctl import labctl
 from tests.json_schemas import validate
 from tests.servers.influx_server import ORG, InfluxServer, InfluxServer1, influxd, influxd1
 from tests.unit.test_docs import ROOT, commands
@@ -130,6 +131,10 @@ option. What the demo does is tested below with a short plan."""
 UNTIL_STOPPED = ("daemon", "idle")
 """Commands that run until they are stopped."""
 
+MEASURES = ("run", "measure")
+"""Commands that get a process of their own from the beginning, as other programs do; the rest are
+forked from one that has the modules."""
+
 MATRIX = re.compile(r"```toml\n(\[\[jobs\]\].*?)```", re.DOTALL)
 
 
@@ -145,6 +150,8 @@ class Lab:
         return self.folder / "home" / "runs"
 
     def run(self, words: list[str]) -> subprocess.CompletedProcess[str]:
+        if words[0] == "labctl" and (words[1] not in MEASURES or "--dry-run" in words):
+            return labctl(*words[1:], cwd=self.folder, env=self.environment, timeout=240)
         return subprocess.run(
             words, cwd=self.folder, env=self.environment, timeout=240,
             capture_output=True, text=True, check=False,

@@ -105,7 +105,10 @@ async def test_a_program_ends_with(sshd: Sshd, how: str) -> None:
         f"cd /; bash -c 'set -m; sleep {LONG} & wait'",
     ],
 )
-@pytest.mark.parametrize("how", ["silent", "connection", "kill"])
+@pytest.mark.parametrize(
+    "how",
+    ["kill", *(pytest.param(how, marks=pytest.mark.long) for how in ("silent", "connection"))],
+)
 async def test_wherever_it_went_it_ends_with(
     sshd: Sshd, tmp_path: Path, script: str, how: str
 ) -> None:

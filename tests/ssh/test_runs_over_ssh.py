@@ -186,6 +186,7 @@ def test_a_phase_that_a_cut_connection_ended_comes_again(
     assert nothing_left(hosted)
 
 
+@pytest.mark.long
 def test_kill_9_leaves_no_fio_on_the_host(rig: Path, hosted: Path, tmp_path: Path) -> None:
     process = begun(rig, plan(tmp_path, 20), tmp_path / "runs", phases=2)
     time.sleep(1.0)
