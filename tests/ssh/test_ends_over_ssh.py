@@ -33,7 +33,7 @@ from tests.faults.test_runs import command
 from tests.ssh.sshd import HOST, Sshd, rig_on_host
 from tests.ssh.test_runs_over_ssh import nothing_left
 
-pytestmark = [pytest.mark.bench, pytest.mark.fault]
+pytestmark = [pytest.mark.bench, pytest.mark.fault, pytest.mark.long]
 
 PLAN = """
 name = "one"
@@ -78,7 +78,7 @@ def made(bench: Bench, tmp_path: Path) -> Run:
     return Run(rig, plan, PLAN, work, tmp_path / "runs", lambda event: None)
 
 
-@pytest.mark.parametrize("fails", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.parametrize("fails", [False, True])
 async def test_whatever_raises_nothing_is_left_there(
     bench: Bench,
     tmp_path: Path,
@@ -165,7 +165,6 @@ def test_ctrl_c_works_from_the_first_connection_on(
     assert find_runs(tmp_path / "runs") == []
 
 
-@pytest.mark.long
 async def test_a_host_that_is_lost_and_does_not_come_back_is_for_a_later_try(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

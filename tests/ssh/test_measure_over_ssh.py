@@ -21,7 +21,7 @@ from labctl.record.reader import RunRecord
 from tests.bench.test_measure import WITHIN_S, Lab, alive, asleep, ended, summary_of, wait_for
 from tests.ssh.sshd import HOST, Sshd
 
-pytestmark = [pytest.mark.bench, pytest.mark.fault, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.bench, pytest.mark.fault, pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +80,8 @@ def test_it_runs_over_there_and_is_measured_as_one_here(lab: Lab, word: str) -> 
     ("command", "reason"),
     [
         (("sh", "-c", "echo why >&2; exit 3"), "exit code 3; its last words: why"),
-        pytest.param(
-            ("no-such-program",),
-            "exit code 127; its last words: labctl: ",
-            marks=pytest.mark.long,
-        ),
-        pytest.param(("sh", "-c", "kill -9 $$"), "exit code 255", marks=pytest.mark.long),
+        (("no-such-program",), "exit code 127; its last words: labctl: "),
+        (("sh", "-c", "kill -9 $$"), "exit code 255"),
     ],
 )
 def test_one_that_fails_over_there_says_why(
@@ -96,7 +92,6 @@ def test_one_that_fails_over_there_says_why(
     assert reason in summary_of(lab.newest)[1].reason
 
 
-@pytest.mark.long
 def test_ctrl_c_here_ends_it_over_there(lab: Lab, word: str) -> None:
     with lab.measuring("--idle", "0", "--", "sh", "-c", f"{asleep(word)}; true") as process:
         wait_for(lambda: asleep_over_there(word) == 1)
@@ -107,7 +102,6 @@ def test_ctrl_c_here_ends_it_over_there(lab: Lab, word: str) -> None:
     assert ended(RunRecord(lab.newest))["outcome"] == Outcome.INTERRUPTED
 
 
-@pytest.mark.long
 def test_a_labctl_that_is_killed_takes_it_along(lab: Lab, word: str) -> None:
     script = f"cd /; timeout 900 {asleep(word)} & {asleep(word)}; true"
     with lab.measuring("--idle", "0", "--", "sh", "-c", script) as process:
@@ -117,7 +111,6 @@ def test_a_labctl_that_is_killed_takes_it_along(lab: Lab, word: str) -> None:
         wait_for(lambda: not alive(word))
 
 
-@pytest.mark.long
 def test_a_connection_that_is_cut_ends_it_and_it_is_not_begun_again(
     lab: Lab, sshd: Sshd, word: str
 ) -> None:
