@@ -252,7 +252,7 @@ def test_a_limit_ends_a_program_that_hangs_with_all_that_it_has_started(
     assert ended(record)["outcome"] == Outcome.COMPLETED
 
 
-@pytest.mark.parametrize("through", ["", "timeout 900 "])
+@pytest.mark.parametrize("through", [pytest.param("", marks=pytest.mark.long), "timeout 900 "])
 def test_nothing_that_a_killed_program_left_behind_goes_on(
     lab: Lab, sign: str, through: str
 ) -> None:
@@ -263,7 +263,7 @@ def test_nothing_that_a_killed_program_left_behind_goes_on(
     wait_for(lambda: not alive(sign))
 
 
-@pytest.mark.parametrize("more", [(), ("--json",)])
+@pytest.mark.parametrize("more", [(), pytest.param(("--json",), marks=pytest.mark.long)])
 def test_an_output_that_nobody_reads_stops_no_recording(lab: Lab, more: tuple[str, ...]) -> None:
     script = "yes $(printf %0500d 1) | head -c 4000000; sleep 2"
     with lab.measuring("--idle", "0", *more, "--", "sh", "-c", script) as process:

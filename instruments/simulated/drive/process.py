@@ -33,7 +33,7 @@ from instruments.simulated.drive.parameters import REFERENCE, Parameters, load, 
 from instruments.simulated.drive.state_ring import StateWriter
 
 _FLUSH_TICKS = 250  # truth and hwmon each 250 ms
-_COMMAND_TICKS = 20
+_COMMAND_TICKS = 50  # a command waits 25 ms for it on average
 _SMART_TICKS = 500
 _PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29  # linux/prctl.h
 _START_TIMEOUT_S: Final = 20.0
