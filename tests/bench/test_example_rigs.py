@@ -10,7 +10,6 @@ import re
 import sys
 import time
 import tomllib
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,11 @@ import pytest
 from instruments import drivers
 from instruments.instrument import Instrument
 from instruments.simulated.meter_kit.config import MeterConfig
+from labctl.config.find_rig import EXAMPLES
 from tests.bench.joulescope_library import pyjoulescope_driver
 from tests.bench.running_meters import numbers, numbers_again, running_meters, started
 
-RIGS = files("labctl.config") / "rigs"
-NAMES = sorted(path.name for path in RIGS.iterdir() if path.name.endswith(".toml"))
+NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.name.endswith(".toml"))
 KINDS = {
     ("truevolt", "34465A"): "truevolt",
     ("truevolt", "34470A"): "truevolt",
@@ -68,7 +67,7 @@ def meter_of(name: str, entry: dict[str, Any], rails: dict[str, Any]) -> MeterCo
 @pytest.mark.bench
 @pytest.mark.parametrize("rig", NAMES)
 def test_an_example_rig_starts(rig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = tomllib.loads((RIGS / rig).read_text(encoding="utf-8"))
+    tables = tomllib.loads((EXAMPLES / rig).read_text(encoding="utf-8"))
     simulated, joulescopes = [], {}
     for name, entry in tables["instruments"].items():
         if entry["driver"] == "joulescope":
@@ -99,4 +98,4 @@ def numbers_of(instrument: Instrument) -> None:
 
 @pytest.mark.parametrize("rig", NAMES)
 def test_no_example_counts_on_the_number_of_a_hwmon_directory(rig: str) -> None:
-    assert not re.search(r"hwmon\d", (RIGS / rig).read_text(encoding="utf-8"))
+    assert not re.search(r"hwmon\d", (EXAMPLES / rig).read_text(encoding="utf-8"))

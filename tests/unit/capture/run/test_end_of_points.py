@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from labctl.capture.run.expand import phases_for
 from labctl.capture.run.live_points import least_point_s
+from labctl.config.find_rig import EXAMPLES
 from labctl.config.plan import parse_plan
 from labctl.config.rig import load_rig
 from labctl.errors import ConfigurationError
 
-RIGS = Path(__file__).parents[4] / "labctl" / "config" / "rigs"
 PLAN = """
 name = "p"
 {until}
@@ -24,7 +22,7 @@ duration_s = {seconds}
 
 def planned(until: str, pattern: str = "randread", seconds: int = 600) -> list[float]:
     """The least seconds of each phase on an example rig."""
-    rig = load_rig(RIGS / "nvme-adapter.toml")
+    rig = load_rig(EXAMPLES / "nvme-adapter.toml")
     plan = parse_plan(PLAN.format(until=until, pattern=pattern, seconds=seconds), "p.toml")
     return [least_point_s(rig, phase) for phase in phases_for(rig, plan, "p.toml", 1 << 40)]
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from labctl.analysis.steady_state.enough import Keeps
 from labctl.capture.meters.live_watts import LiveWatts
 from labctl.capture.run.live_points import LivePoints
+from labctl.config.find_rig import EXAMPLES
 from labctl.config.rig import load_rig
 from labctl.record.phase import Pattern, Phase, Role, Until
 from labctl.record.timebase import NS_PER_S
 
-RIG = Path(__file__).parents[4] / "labctl" / "config" / "rigs" / "nvme-adapter.toml"
+RIG = EXAMPLES / "nvme-adapter.toml"
 
 
 def live_points() -> LivePoints:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from labctl.capture.run.expand import phases_for
 from labctl.capture.run.header import make_header
+from labctl.config.find_rig import EXAMPLES
 from labctl.config.plan import load_plan
 from labctl.config.rig import load_rig
 from labctl.record.drive_state import DriveState
@@ -15,7 +16,6 @@ from labctl.record.point_end import PointEnd, PointEnding, PointState
 from labctl.record.timebase import NS_PER_S, Timebase
 from tests.forked_labctl import labctl
 
-RIGS = Path(__file__).parents[4] / "labctl" / "config" / "rigs"
 PLAN = """
 name = "p"
 until = "settled"
@@ -41,7 +41,7 @@ duration_s = 180
 
 def record(runs: Path, plan: Path, seconds: float) -> None:
     """A run of the plan whose first point ended after so many seconds."""
-    rig = load_rig(RIGS / "nvme-adapter.toml")
+    rig = load_rig(EXAMPLES / "nvme-adapter.toml")
     loaded, text = load_plan(str(plan))
     phases = phases_for(rig, loaded, "p", None)
     timebase, state = Timebase(), {"": DriveState("no-target")}
@@ -60,7 +60,7 @@ def record(runs: Path, plan: Path, seconds: float) -> None:
 def said(folder: Path, *words: str | Path) -> list[str]:
     done = labctl(
         "run",
-        RIGS / "nvme-adapter.toml",
+        EXAMPLES / "nvme-adapter.toml",
         *words,
         "--runs",
         folder / "runs",
@@ -103,7 +103,7 @@ def test_where_no_point_can_end_early_nothing_is_expected(tmp_path: Path) -> Non
 
 
 def test_a_target_that_the_meters_cannot_reach_is_told_by_the_check_too(tmp_path: Path) -> None:
-    plan, rig = tmp_path / "p.toml", RIGS / "nvme-adapter.toml"
+    plan, rig = tmp_path / "p.toml", EXAMPLES / "nvme-adapter.toml"
     plan.write_text(PLAN.replace('until = "settled"', "until_pct = { watts = 0.01 }", 1))
     words = "until_pct.watts = 0.01: is out of reach: the meters know watts to 0.1 % at best"
     checked = labctl("check", rig, plan, cwd=tmp_path)
