@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -82,3 +83,29 @@ class ThrottleVerdict:
 
     verdict: str
     why: str
+
+
+def throttled_stretches(
+    intervals: Sequence[ThrottleInterval], index: int
+) -> tuple[tuple[int, int], ...]:
+    """Stretches (ns) of a phase in which the drive held itself back, in order and apart.
+
+    ``THROTTLING`` causes only.
+    """
+    stretches = sorted(
+        (item.begin_ns, item.end_ns)
+        for item in intervals
+        if item.phase_index == index and item.cause in THROTTLING
+    )
+    apart: list[tuple[int, int]] = []
+    for begin_ns, end_ns in stretches:
+        if apart and begin_ns <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(apart[-1][1], end_ns))
+        else:
+            apart.append((begin_ns, end_ns))
+    return tuple(apart)
+
+
+def throttled_s(intervals: Sequence[ThrottleInterval], index: int) -> float:
+    """Seconds of a phase in which the drive held itself back (``THROTTLING`` causes only)."""
+    return sum(end - begin for begin, end in throttled_stretches(intervals, index)) / 1e9

@@ -204,18 +204,18 @@ def load_plan(
     text, file = read_configuration(path), str(path)
     said = parse_toml(text, file).keys()
     if scale is not None and scale != 1:
-        _refuse_both(said & {"scale"}, "--scale", scale)
+        _refuse_option_of_plan(said & {"scale"}, "--scale", scale)
         text, file = f"scale = {scale}\n{text}", f"{file} with --scale"
     if until is not None:
         if until != "settled":
             mistake = Mistake("command line", "--until", until, "must be 'settled'")
             raise ConfigurationError([mistake])
-        _refuse_both(said & {"until", "until_pct"}, "--until", until)
+        _refuse_option_of_plan(said & {"until", "until_pct"}, "--until", until)
         text, file = f'until = "{until}"\n{text}', f"{file} with --until"
     return parse_plan(text, file), text
 
 
-def _refuse_both(said: Collection[str], option: str, value: object) -> None:
+def _refuse_option_of_plan(said: Collection[str], option: str, value: object) -> None:
     """Raise ConfigurationError where the plan says itself what an option of the command says."""
     if said:
         allowed = "is also in the plan: leave one of them out"

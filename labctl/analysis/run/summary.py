@@ -51,8 +51,8 @@ from labctl.analysis.stats.uncertainty import ratio
 from labctl.analysis.steady_state.rounds import steady_rounds_of
 from labctl.analysis.steady_state.rule import steady_throughout
 from labctl.analysis.steady_state.window_means import window_means
-from labctl.analysis.throttle_result import ThrottleInterval
-from labctl.analysis.throttling.detection import find_throttling, throttled_s, throttled_stretches
+from labctl.analysis.throttle_result import ThrottleInterval, throttled_s, throttled_stretches
+from labctl.analysis.throttling.detection import find_throttling
 from labctl.analysis.throttling.run_signals import IDLE_ROLES, run_signals
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.verdict import verdict

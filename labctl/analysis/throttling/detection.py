@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from labctl.analysis.throttle_result import THROTTLING, Cause, ThrottleInterval
+from labctl.analysis.throttle_result import Cause, ThrottleInterval
 from labctl.analysis.throttling.levels import SHORTEST_S, Levels
 from labctl.analysis.throttling.power_limits import limited
 from labctl.analysis.throttling.repeated_falls import (
@@ -105,32 +105,6 @@ def _of_phase(
         seen = [item for item in seen if item.cause != Cause.UNKNOWN]
     seen += [] if begun is None else [begun]
     return _Seen(overlapping_as_one(seen), starts, walk.fell_further)
-
-
-def throttled_stretches(
-    intervals: Sequence[ThrottleInterval], index: int
-) -> tuple[tuple[int, int], ...]:
-    """Stretches (ns) of a phase in which the drive held itself back, in order and apart.
-
-    ``THROTTLING`` causes only.
-    """
-    stretches = sorted(
-        (item.begin_ns, item.end_ns)
-        for item in intervals
-        if item.phase_index == index and item.cause in THROTTLING
-    )
-    apart: list[tuple[int, int]] = []
-    for begin_ns, end_ns in stretches:
-        if apart and begin_ns <= apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(apart[-1][1], end_ns))
-        else:
-            apart.append((begin_ns, end_ns))
-    return tuple(apart)
-
-
-def throttled_s(intervals: Sequence[ThrottleInterval], index: int) -> float:
-    """Seconds of a phase in which the drive held itself back (``THROTTLING`` causes only)."""
-    return sum(end - begin for begin, end in throttled_stretches(intervals, index)) / 1e9
 
 
 def _is_reported(item: ThrottleInterval, phase: PhaseSignals) -> bool:

@@ -164,7 +164,7 @@ def import_files(
     _check_import_name("--rig", rig)
     sources = _import_sources(meters, mapping, given, _rail_names(meters, rail or []))
     rules = ClockRules(trust=trust_stamps, offset_s=offset, u_s=clock_u, search_s=search)
-    _check_rules(rules, sources)
+    _check_clock_options(rules, sources)
     if stated is not None and not _has_stated(sources):
         raise _wrong_import_option(
             "--stated-volts", stated_volts, "goes with amps alone, and volts were measured"
@@ -218,7 +218,7 @@ def _wrong_import_option(key: str, value: object, allowed: str) -> Configuration
     return ConfigurationError([Mistake("command line", key, value, allowed)])
 
 
-def _check_rules(rules: ClockRules, sources: Sequence[MeterFile]) -> None:
+def _check_clock_options(rules: ClockRules, sources: Sequence[MeterFile]) -> None:
     """Refuse what would say nothing. Raises ConfigurationError."""
     given = rules.trust or rules.offset_s is not None
     kept = [source.meter.offset_s is not None for source in sources]

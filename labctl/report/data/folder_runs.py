@@ -21,7 +21,7 @@ from labctl.record.layout import HEADER_FILE
 from labctl.record.run_stamps import at_rest, stamped_runs
 from labctl.report.data.gathered import folder_place, source_in_folder
 from labctl.report.data.parts import Part, Source
-from labctl.report.data.query_tables import LAYOUT, fingerprint, one_thread, up_to_date
+from labctl.report.data.query_tables import LAYOUT, fingerprint, one_thread, tables_up_to_date
 from labctl.report.data.run_index import Known, RunKind, keep, known_runs
 from labctl.store.folder_place import FolderPlace
 
@@ -137,7 +137,7 @@ def _folder_run_tables(
 ) -> tuple[Path | None, str]:
     """The folder with the Parquet of a run, or why there is none."""
     try:
-        return up_to_date(maker, run, spare, wanted), ""
+        return tables_up_to_date(maker, run, spare, wanted), ""
     except JournalError as error:
         return None, str(error)
     except OSError as error:  # it was removed meanwhile, or its disk fails

@@ -77,7 +77,7 @@ def table_files(run: Path, spare: Path) -> tuple[Path, ...]:
     """
     need(Extra.QUERY)
     with one_thread() as maker:
-        folder = up_to_date(maker, run, spare, _fingerprint_of(run).text)
+        folder = tables_up_to_date(maker, run, spare, _fingerprint_of(run).text)
     return tuple(folder / file for file in TABLES.values())
 
 
@@ -88,7 +88,9 @@ def _fingerprint_of(run: Path) -> Fingerprint:
         raise JournalError(f"{run}: {error.strerror or error}") from error
 
 
-def up_to_date(maker: duckdb.DuckDBPyConnection, run: Path, spare: Path, wanted: str) -> Path:
+def tables_up_to_date(
+    maker: duckdb.DuckDBPyConnection, run: Path, spare: Path, wanted: str
+) -> Path:
     """The folder with a run's Parquet of the record with this fingerprint: the run, or ``spare``.
 
     Raises JournalError when it is no run that may be read.

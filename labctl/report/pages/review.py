@@ -63,7 +63,7 @@ def review_figures(
     long = [
         one
         for one in methods.consistencies
-        if _is_about_consistency(by_index[one.phase_index], measured)
+        if _shows_consistency(by_index[one.phase_index], measured)
     ]
     for number, one in enumerate(long, start=1):
         result = by_index[one.phase_index]
@@ -85,7 +85,7 @@ def review_figures(
     return tuple(figure for figure in figures if figure is not None)
 
 
-def _is_about_consistency(result: PhaseResult, measured: Sequence[PhaseResult]) -> bool:
+def _shows_consistency(result: PhaseResult, measured: Sequence[PhaseResult]) -> bool:
     usual_s = statistics.median(item.duration_s for item in measured)
     return result.duration_s > TAIL_S or (
         result.duration_s >= CONSISTENCY_FROM_S

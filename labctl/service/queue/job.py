@@ -166,7 +166,7 @@ def ended(
         stalled = 0 if progress else job.stalled + (not blameless)
         given_up = stalled >= MOST_STALLED
         if stalled > 1 and not blameless:
-            update["after_s"] = now_s + _pause_s(GO_ON_AFTER_S, stalled - 2)
+            update["after_s"] = now_s + _job_pause_s(GO_ON_AFTER_S, stalled - 2)
         update |= {"stalled": stalled, "state": JobState.FAILED if given_up else JobState.QUEUED}
         if given_up:
             update["reason"] = f"cut off {stalled} times in a row without progress: {reason}"[:4096]
@@ -174,14 +174,14 @@ def ended(
         update |= {
             "failures": job.failures + 1,
             "state": JobState.QUEUED,
-            "after_s": now_s + _pause_s(RETRY_AFTER_S, job.failures),
+            "after_s": now_s + _job_pause_s(RETRY_AFTER_S, job.failures),
         }
     else:
         update |= {"failures": job.failures + 1, "state": JobState.FAILED}
     return job.model_copy(update=update)
 
 
-def _pause_s(first_s: float, times: int) -> float:
+def _job_pause_s(first_s: float, times: int) -> float:
     return float(min(first_s * 2 ** min(times, 10), LONGEST_PAUSE_S))
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from labctl.analysis.run.summary import summarise
 from labctl.analysis.stats.change_points import scatter_of_steps, segment_bounds
-from labctl.analysis.throttle_result import ThrottleInterval
-from labctl.analysis.throttling.detection import find_throttling, throttled_s
+from labctl.analysis.throttle_result import ThrottleInterval, throttled_s
+from labctl.analysis.throttling.detection import find_throttling
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.temperature import Temperatures
 from labctl.record.phase import Pattern

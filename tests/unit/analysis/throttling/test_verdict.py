@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from labctl.analysis.power.unthrottled import unthrottled_pieces
-from labctl.analysis.throttling.detection import find_throttling, throttled_s, throttled_stretches
+from labctl.analysis.throttle_result import throttled_s, throttled_stretches
+from labctl.analysis.throttling.detection import find_throttling
 from labctl.analysis.throttling.run_knowledge import known
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.smart_counters import Counters
