@@ -135,6 +135,12 @@ def ramp_ns(options: dict[str, Any]) -> int:
     return round(float(match[1]) * factor)
 
 
+def log_window_ms(options: dict[str, Any]) -> int:
+    """``log_avg_msec``: how long the windows of a job's logs are at least; 0 where that is not
+    said."""
+    return count_of(options, "log_avg_msec", 0)
+
+
 def fio_mistake(file: Path, allowed: str) -> ConfigurationError:
     """One mistake about a file of fio's."""
     return ConfigurationError([Mistake(str(file), "fio", None, allowed)])

@@ -8,6 +8,7 @@ of a document.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -248,9 +249,13 @@ def traces(found: PhaseLogs, begin_ns: int) -> tuple[Trace, ...]:
     return tuple(result)
 
 
-def bounds_ns(found: PhaseLogs, runtime_ms: int) -> tuple[int, int] | None:
+def bounds_ns(found: PhaseLogs, runtime_ms: int, window_ms: int) -> tuple[int, int] | None:
     """The earliest and the latest that a phase began, by times since 1970 in its logs: each window
-    ended in it. None without such times."""
+    ended in it. None without such times.
+
+    ``window_ms``: fio's ``log_avg_msec``, 0 where that is not known. On a busy host a window takes
+    longer, but none less than that, and the first one no less than the shortest.
+    """
     logs = [
         log
         for file, log in zip(found.files, found.logs, strict=True)
@@ -259,5 +264,8 @@ def bounds_ns(found: PhaseLogs, runtime_ms: int) -> tuple[int, int] | None:
     if not logs:
         return None
     low = max(float(log.end_ms[-1]) for log in logs) - runtime_ms
-    high = min(float(log.begin_ms[0]) for log in logs)
+    high = min(
+        float(log.end_ms[0]) - min(float(np.diff(log.begin_ms).min()), window_ms or math.inf)
+        for log in logs
+    )
     return round(low * NS_PER_MS), round(high * NS_PER_MS)

@@ -13,7 +13,7 @@ from labctl.errors import ConfigurationError, Mistake
 from labctl.fio.documents import documents, jobs_of
 from labctl.fio.status import status_of
 from labctl.importing.work import Work
-from labctl.importing.work_axes import axes_of, fio_mistake
+from labctl.importing.work_axes import axes_of, fio_mistake, log_window_ms, work_options
 from labctl.importing.work_documents import (
     Document,
     alone,
@@ -115,7 +115,11 @@ def _works_of(
     axes = [axes_of(file, last, jobs) for jobs in groups]
     notes: list[str] = []
     logs = logs_of(file, last, groups, there, notes)
-    bounds = [bounds_ns(own, end.runtime_ms) for own, end in zip(logs, ends, strict=True)]
+    windows_ms = [log_window_ms(work_options(last, jobs[0])) for jobs in groups]
+    bounds = [
+        bounds_ns(own, end.runtime_ms, window_ms)
+        for own, end, window_ms in zip(logs, ends, windows_ms, strict=True)
+    ]
     times = times_of(file, last, groups, printed_ns(file, last), statuses, bounds)
     several = len(groups) > 1
     for number, (jobs, end, when) in enumerate(zip(groups, ends, times, strict=True)):

@@ -16,6 +16,8 @@ from labctl.importing.clock import ClockRules
 from labctl.importing.make_run import Labels, import_run
 from labctl.importing.meter_channels import MeterFile
 from labctl.importing.work import Work
+from labctl.importing.work_logs import PhaseLogs, bounds_ns
+from labctl.importing.work_times import STAMP_U_NS
 from labctl.importing.workload import read_workload
 from labctl.record.reader import RunRecord
 from tests.unit.importing.exported import meter_of
@@ -136,6 +138,23 @@ def test_times_since_1970_say_when_the_phase_began(ran: Ran, tmp_path: Path) -> 
     assert ran.works[0].boundary_u_ns < alone[0].boundary_u_ns
     for near, far in zip(ran.works, alone, strict=True):
         assert abs(near.begin_ns - far.begin_ns) <= far.boundary_u_ns
+
+
+def test_windows_that_come_late_do_not_say_a_begin_that_never_was(tmp_path: Path) -> None:
+    """As a busy host wrote them: the IOPS of a job that began at …204.714 come up to 96 ms late."""
+    ends_ms = {
+        "lat": (814, 914, 1016, 1114, 1214, 1320, 1415, 1524, 1618, 1720),
+        "iops": (831, 936, 1091, 1231, 1338, 1534),
+    }
+    logs = {tmp_path / f"two_{kind}.log": ends for kind, ends in ends_ms.items()}
+    for file, ends in logs.items():
+        file.write_text("".join(f"{1795710204000 + end}, 120, 0, 0, 0\n" for end in ends))
+    read = tuple(log for file in logs if (log := read_log(file)) is not None)
+    for window_ms in (100, 0):
+        low_ns, high_ns = bounds_ns(PhaseLogs(tuple(logs), read), 1005, window_ms) or (0, 0)
+        near_ns = STAMP_U_NS
+        assert low_ns - near_ns <= 1795710204714 * 1_000_000 <= high_ns + near_ns
+        assert high_ns - low_ns < 20e6
 
 
 def test_logs_may_lie_elsewhere_and_are_named(ran: Ran, tmp_path: Path) -> None:
