@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from labctl.cli.commands import COMMANDS, RENAMED, SECTIONS, section_names
 from labctl.cli.terminal.completion import COMPLETE_VARIABLE
+from labctl.cli.terminal.end_signal import redeliver_lost_interrupts
 from labctl.cli.terminal.safe_stream import beneath, guard_output
 from labctl.errors import INTERRUPTED
 from labctl.printable import printable_lines
@@ -184,6 +185,7 @@ def main() -> None:
     then again and again, and once more at the exit, costs 0.1 s of CPU, so the collector first
     looks at what comes after them.
     """
+    redeliver_lost_interrupts()
     gc.disable()
     # Threads of OpenBLAS cost 0.05 s of CPU to start, and no matrix here is large enough for them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
