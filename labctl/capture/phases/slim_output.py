@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-_BINS = re.compile(rb'(?:[ \t]+"\d+" : \d+,?\r?\n)+')
-"""Lines of ``bins``: a latency, and how many I/Os took it. All else that fio counts by a whole
-number (depths, sizes, latencies in classes) is a share with a fraction."""
-_BEGIN = re.compile(rb"^(?=\{)", re.MULTILINE)
+_BINS = b'"bins" : {\n'
+"""Behind it stand a latency a line, and how many I/Os took it, up to a line with the end."""
+_ANY_BINS = re.compile(rb'"bins" : \{\s*"')
 _DOCUMENT = re.compile(rb"^\{.*?^\}", re.DOTALL | re.MULTILINE)
 
 
@@ -22,6 +21,7 @@ class SlimOutput:
         self._newest: list[bytes] = []
         """The parts of the last two documents, with all that stands behind each."""
         self._rest = b""
+        self._in_bins = False
 
     def feed(self, chunk: bytes) -> bytes:
         """What to keep of all lines that ``chunk`` completes."""
@@ -38,11 +38,25 @@ class SlimOutput:
     def last_document(self) -> bytes:
         """The last document as fio printed it, if it has bins; else nothing."""
         found = _DOCUMENT.findall(b"".join([*self._before, *self._newest]))
-        return found[-1] + b"\n" if found and _BINS.search(found[-1]) else b""
+        return found[-1] + b"\n" if found and _ANY_BINS.search(found[-1]) else b""
 
     def _without_bins(self, lines: bytes) -> bytes:
-        end, *documents = _BEGIN.split(lines)
-        self._newest.append(end)
-        for begin in documents:
+        # by searching for fixed text, which takes a tenth of the time of a pattern for each line
+        before, *documents = (b"\n" + lines).split(b"\n{")
+        self._newest.append(before[1:] + b"\n" * bool(documents))
+        for number, text in enumerate(documents, 1):
+            begin = b"{" + text + b"\n" * (number < len(documents))
             self._before, self._newest = self._newest, [begin]
-        return _BINS.sub(b"", lines)
+        kept, at = [], 0
+        while at < len(lines):
+            if self._in_bins:
+                at = lines.find(b"}", at)
+                if at < 0:
+                    break
+                at = lines.rfind(b"\n", 0, at) + 1  # with the indentation of that line
+            begins = lines.find(_BINS, at)
+            self._in_bins = begins >= 0
+            end = begins + len(_BINS) if self._in_bins else len(lines)
+            kept.append(lines[at:end])
+            at = end
+        return b"".join(kept)
