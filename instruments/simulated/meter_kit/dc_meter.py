@@ -13,10 +13,10 @@ from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.parts import MeterParts
 from instruments.simulated.meter_kit.ranges import ranges_of
 from instruments.simulated.meter_kit.scpi_server import (
-    ILLEGAL_VALUE,
     NODES,
     OUT_OF_RANGE,
     ScpiServer,
+    parse_number,
 )
 
 OVER_RANGE = 1.2
@@ -26,16 +26,6 @@ _RESOLUTION, _NOISE = 1e-7, 3e-6
 """Of the range: more digits than its noise."""
 _RESET_S = 0.05
 _MAINS_HZ = 50
-
-
-def parse_number(text: str, extremes: dict[str, float]) -> float:
-    """A parameter; words such as MIN and MAX from ``extremes``. Raises ScpiError."""
-    if text.upper() in extremes:
-        return extremes[text.upper()]
-    try:
-        return float(text)
-    except ValueError:
-        raise ILLEGAL_VALUE from None
 
 
 class DcMeter(ScpiServer):

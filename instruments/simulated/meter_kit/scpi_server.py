@@ -36,6 +36,16 @@ ILLEGAL_VALUE = ScpiError(-224, "Illegal parameter value")
 STALE = ScpiError(-230, "Data corrupt or stale")
 
 
+def parse_number(text: str, extremes: dict[str, float]) -> float:
+    """A parameter; words such as MIN and MAX from ``extremes``. Raises ScpiError."""
+    if text.upper() in extremes:
+        return extremes[text.upper()]
+    try:
+        return float(text)
+    except ValueError:
+        raise ILLEGAL_VALUE from None
+
+
 def header_pattern(notation: str) -> re.Pattern[str]:
     """A pattern for SCPI notation: ``[SENSe:]VOLTage[:DC]:RANGe``, long and short forms."""
     pattern = ""

@@ -8,9 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instruments.simulated.meter_kit.dc_meter import DcMeter, parse_number
+from instruments.simulated.meter_kit.dc_meter import DcMeter
 from instruments.simulated.meter_kit.parts import MeterParts
-from instruments.simulated.meter_kit.scpi_server import ILLEGAL_VALUE, NODES, OUT_OF_RANGE
+from instruments.simulated.meter_kit.scpi_server import (
+    ILLEGAL_VALUE,
+    NODES,
+    OUT_OF_RANGE,
+    parse_number,
+)
 
 _CAPACITY = 100_000
 _OVERHEAD_S = 1.1e-3

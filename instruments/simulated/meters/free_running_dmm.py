@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from instruments.simulated.meter_kit.clock import MeterClock
-from instruments.simulated.meter_kit.dc_meter import OVER_RANGE, parse_number
+from instruments.simulated.meter_kit.dc_meter import OVER_RANGE
 from instruments.simulated.meter_kit.faults import Fault, Faults
 from instruments.simulated.meter_kit.parts import MeterParts
 from instruments.simulated.meter_kit.ranges import ranges_of
@@ -21,6 +21,7 @@ from instruments.simulated.meter_kit.scpi_server import (
     Handler,
     ScpiInterpreter,
     ScpiServer,
+    parse_number,
 )
 from instruments.simulated.meter_kit.serial_meter import SerialMeter
 

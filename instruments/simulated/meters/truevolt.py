@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instruments.simulated.meter_kit.dc_meter import DcMeter, parse_number
+from instruments.simulated.meter_kit.dc_meter import DcMeter
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.parts import MeterParts
 from instruments.simulated.meter_kit.scpi_server import (
@@ -19,6 +19,7 @@ from instruments.simulated.meter_kit.scpi_server import (
     NODES,
     OUT_OF_RANGE,
     STALE,
+    parse_number,
 )
 
 _NPLC_34461A = (0.02, 0.2, 1.0, 10.0, 100.0)

@@ -11,7 +11,6 @@ from labctl.analysis.phase_result import RailResult, WindowMaximum
 from labctl.analysis.power.mains_ripple import MAINS_RIPPLE, left_of_ripple
 from labctl.analysis.power.power_envelope import WindowReadings, envelope
 from labctl.analysis.power.rail_power import PhasePower, RailPower
-from labctl.analysis.power.reading_faults import left_by_digits
 from labctl.analysis.power.shunt import at_drive, shunt_lines
 from labctl.analysis.power.source_resistance import aperture_lines, sagged_watts
 from labctl.analysis.readings.channel_series import ChannelSeries
@@ -20,6 +19,7 @@ from labctl.analysis.stats.ended_points import watts_ended_with
 from labctl.analysis.stats.uncertainty import (
     expanded,
     expanded_u,
+    left_by_digits,
     limit_component,
 )
 from labctl.record.calibration_used import day_of

@@ -388,16 +388,3 @@ def digit_of(channel: ChannelSeries) -> float:
     if float(multiples.max()) > 1e6 or float(np.abs(multiples - np.rint(multiples)).max()) > 0.02:
         return 0.0
     return smallest * abs(channel.scale)
-
-
-def left_by_digits(digit: float, step_variance: float) -> float:
-    """Standard uncertainty of a mean that digits leave, in their unit.
-
-    A value that does not move from reading to reading is off by up to half a digit each time:
-    digit/√12 (GUM F.2.2.1). Scatter of σ from one reading to the next takes it out by
-    exp(−2π²σ²/digit²) (B. Widrow, I. Kollár, *Quantization Noise*, 2008, ch. 4).
-    """
-    if not digit > 0:
-        return 0.0
-    own = max(step_variance - digit**2 / 12, 0.0)
-    return digit / math.sqrt(12.0) * math.exp(-2 * math.pi**2 * own / digit**2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,3 +213,11 @@ def own_measured(summary: RunSummary) -> list[tuple[str, PhaseResult]]:
     each = [(name, one) for item in summary.phases for name, _, one in by_drive(summary, item)]
     found = each or [("", item) for item in summary.phases]
     return [(name, item) for name, item in found if item.own_measurement is not None]
+
+
+def record_at(path: Path) -> RunRecord:
+    """The run, or the part of one of its drives where the path ends with ``:DRIVE``."""
+    run, colon, drive = str(path).rpartition(":")
+    if path.exists() or not colon or not Path(run).is_dir():
+        return RunRecord(path)
+    return run_of_drive(RunRecord(Path(run)), drive)

@@ -73,7 +73,7 @@ def _fio_process_ending(code: int | None) -> str:
     return f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
-def _error_words(error: int | str) -> str:
+def _fio_error_words(error: int | str) -> str:
     return f"error {error} ({os.strerror(error)})" if isinstance(error, int) else f"error {error}"
 
 
@@ -233,7 +233,7 @@ class FioProcess:
         if code or self.output.given_up:
             return self._complaint(self.lost or self._ended())
         if self.output.errors:
-            errors = ", ".join(map(_error_words, self.output.errors))
+            errors = ", ".join(map(_fio_error_words, self.output.errors))
             return self._complaint(f"exit code 0, yet it reports {errors}")
         if self.output.end_unknown:
             return self._complaint("when it ended is not known: nobody read what it printed")

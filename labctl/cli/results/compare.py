@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from labctl.analysis.compare.comparison import compare_sides
 from labctl.analysis.compare.gate import check_gate
 from labctl.analysis.compare.points import AnalysedRun
-from labctl.analysis.run.drives import run_of_drive, runs_of_drives
+from labctl.analysis.run.drives import record_at, runs_of_drives
 from labctl.analysis.run.summary import summarise
 from labctl.cli.results.gated import (
     GateFileOption,
@@ -138,8 +138,8 @@ def _sides(runs: Sequence[Path], against: Sequence[str]) -> list[list[RunRecord]
             if twice is not None:
                 allowed = "a run is no repeat of itself: name it once a side"
                 raise ConfigurationError([Mistake("command line", "RUN", str(twice), allowed)])
-        return [[record_of(path) for path in side] for side in named]
-    records = [record_of(path) for path in runs]
+        return [[record_at(path) for path in side] for side in named]
+    records = [record_at(path) for path in runs]
     if len(records) == 1:
         records = list(runs_of_drives(records[0]).values())
     if len(records) < 2:
@@ -150,11 +150,3 @@ def _sides(runs: Sequence[Path], against: Sequence[str]) -> list[list[RunRecord]
 
 def _analysed_to_compare(records: Sequence[RunRecord]) -> list[AnalysedRun]:
     return [(record, summarise(record)) for record in records]
-
-
-def record_of(path: Path) -> RunRecord:
-    """The run, or the part of one of its drives where the path ends with ``:DRIVE``."""
-    run, colon, drive = str(path).rpartition(":")
-    if path.exists() or not colon or not Path(run).is_dir():
-        return RunRecord(path)
-    return run_of_drive(RunRecord(Path(run)), drive)

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from labctl.analysis.compare.planning import plan_repeats
+from labctl.analysis.run.drives import record_at
 from labctl.analysis.run.summary import summarise
-from labctl.cli.results.compare import record_of
 from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.completion import complete_runs
 from labctl.cli.terminal.pager import pages
@@ -42,7 +42,7 @@ def repeats(
     taken from its rounds; without rounds the numbers are the fewest possible: one run does not
     show how runs differ.
     """
-    analysed = [(record, summarise(record)) for record in map(record_of, runs)]
+    analysed = [(record, summarise(record)) for record in map(record_at, runs)]
     try:
         found = plan_repeats(analysed, change / 100.0)
     except ValueError as error:

@@ -13,8 +13,8 @@ import typer
 from labctl.analysis.compare.gate import check_trend
 from labctl.analysis.compare.series_table import RunOfSeries, run_of_series
 from labctl.analysis.compare.trend import trend
+from labctl.analysis.run.drives import record_at
 from labctl.analysis.run.summary import summarise
-from labctl.cli.results.compare import record_of
 from labctl.cli.results.gated import (
     GateFileOption,
     exit_code,
@@ -155,7 +155,7 @@ def _read_for_trend(
     read. Raises JournalError where it was named."""
     for path in paths:
         try:
-            record = record_of(path)
+            record = record_at(path)
             if not _is_meant(record.header, wanted, drive):
                 continue
             one = run_of_series((record, summarise(record)))

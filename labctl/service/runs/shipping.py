@@ -214,10 +214,13 @@ def at_work(
             "phases": view.phases_total,
             "qd": view.phase.queue_depth,
         }
-    return known | {"load_text": _load_text(view), "progress_text": _progress_text(view, left_s)}
+    return known | {
+        "load_text": _load_text(view),
+        "progress_text": _shipped_progress_text(view, left_s),
+    }
 
 
-def _progress_text(view: View, left_s: float | None) -> str:
+def _shipped_progress_text(view: View, left_s: float | None) -> str:
     """The number of the phase and the time left, in whole minutes from two on."""
     parts = []
     if view.phase is not None:

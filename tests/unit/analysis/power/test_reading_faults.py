@@ -18,7 +18,6 @@ from labctl.analysis.power.reading_faults import (
     Repeats,
     clipped,
     digit_of,
-    left_by_digits,
     stuck_in,
 )
 from labctl.analysis.readings.channel_series import RailSeries
@@ -161,16 +160,6 @@ def test_gaps_of_one_stall_are_one_occurrence_whatever_the_load_was_just_then() 
         assert abs(power_of(lost, amps).lost_at) < LOST_WITH_LOAD, begin
 
 
-def test_digits_that_a_value_does_not_move_by_stay_in_its_mean() -> None:
-    assert left_by_digits(1e-3, 0.0) == pytest.approx(1e-3 / math.sqrt(12))
-    assert left_by_digits(1e-3, 1e-6) < 1e-9
-    assert left_by_digits(0.0, 0.0) == 0.0
-    t = np.arange(0.0, 60.0, 0.1)
-    whole = series("i.current", t, np.repeat([0.003, 0.005, 0.004], 200))
-    assert digit_of(whole) == pytest.approx(0.001)
-    assert digit_of(series("i.current", t, noisy(1))) == 0.0
-
-
 def test_inrush_in_a_doubtful_edge_may_have_been_in_the_phase() -> None:
     """2.4 A for 0.2 s where the time is not known to 0.2 s: what was left out counts."""
     t = np.arange(0.05, 14.0, 0.1)
@@ -194,3 +183,10 @@ def test_all_moves_that_meet_the_same_load_count_whatever_the_rounding_of_their_
         losses = LossTest(1024e6)
         losses.add(t, watts, np.array([310, 313]), t, np.full(1024, 12.0))
         assert losses.lost_at((float(watts.mean()), float(watts.var())), (12.0, 0.0)) == 0
+
+
+def test_the_digit_of_values_that_move_by_whole_ones_is_found() -> None:
+    t = np.arange(0.0, 60.0, 0.1)
+    whole = series("i.current", t, np.repeat([0.003, 0.005, 0.004], 200))
+    assert digit_of(whole) == pytest.approx(0.001)
+    assert digit_of(series("i.current", t, noisy(1))) == 0.0

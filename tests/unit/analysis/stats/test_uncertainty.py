@@ -15,6 +15,7 @@ from labctl.analysis.stats.uncertainty import (
     combined,
     difference_components,
     expanded,
+    left_by_digits,
     limit_component,
     ratio,
     scatter_of_mean,
@@ -151,3 +152,9 @@ def test_the_gain_of_a_meter_counts_on_the_difference_only_once() -> None:
             Component("f", "B", 0.04, "", source="i floor")]  # fmt: skip
     u, _ = combined(difference_components(load, idle, 0.6))
     assert u == pytest.approx(math.hypot(0.06, 0.03, 0.04))
+
+
+def test_digits_that_a_value_does_not_move_by_stay_in_its_mean() -> None:
+    assert left_by_digits(1e-3, 0.0) == pytest.approx(1e-3 / math.sqrt(12))
+    assert left_by_digits(1e-3, 1e-6) < 1e-9
+    assert left_by_digits(0.0, 0.0) == 0.0
