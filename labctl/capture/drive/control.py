@@ -83,14 +83,11 @@ class DriveControl:
 
     @property
     def _controller(self) -> str:
-        """The device to ask for power states: a strict drive refuses by namespace (status 10Fh)."""
+        """The device to ask for power states and limits, and for what it measures of itself: a
+        strict drive refuses by namespace (status 10Fh). Of a target that leads to no controller,
+        such as an encrypted volume, the rig may name one (``smart_device``)."""
         device = self._machine.resolve(self._drive.target) or self._drive.target
-        return self._nvme_controller(device) or device
-
-    @property
-    def _measuring(self) -> str:
-        """The device that measures its own power."""
-        return self._drive.smart_device or self._controller
+        return self._nvme_controller(device) or self._drive.smart_device or device
 
     def _nvme_controller(self, device: str) -> str | None:
         """The controller's device; None where the drive is no NVMe."""
@@ -282,7 +279,7 @@ class DriveControl:
         if POWER_LIMIT in wanted:
             found[POWER_LIMIT] = str(self.power_limit())
         if POWER_MEASUREMENT in wanted:
-            there = measurement_on(self._machine, self._measuring)
+            there = measurement_on(self._machine, self._controller)
             # every other one is somebody else's
             is_left = there == self._changed.now.get(POWER_MEASUREMENT)
             found[POWER_MEASUREMENT] = there if is_left else OFF
@@ -295,7 +292,7 @@ class DriveControl:
         if governors:
             self._write_governors(governors)
         if POWER_MEASUREMENT in values:
-            end_measurement(self._machine, self._measuring)
+            end_measurement(self._machine, self._controller)
         if POWER_STATE in values:
             self._set_power_state(int(values[POWER_STATE]))
         if POWER_LIMIT in values:
