@@ -52,6 +52,7 @@ from instruments.drivers.dmm6500_buffer import (
     STAMP_U_S,
     StampAges,
     is_measuring,
+    looks_cleared,
     new_indices,
     parse_filled,
 )
@@ -254,10 +255,12 @@ class Daq6510Scan:
         scanned: list[Scanned] = []
         try:
             first, last = self._scpi.ask_for(FILLED_QUERY, parse_filled)
+            if looks_cleared(self._cursor, first, last):
+                first, last = self._scpi.ask_for(FILLED_QUERY, parse_filled)
             answered_ns = self._clock()
             if not last:  # nothing came yet, or it was cleared: then the next reading tells
                 return Batch()
-            if first <= 1 and last < self._cursor:
+            if looks_cleared(self._cursor, first, last):
                 held = last / len(self._names)
                 cleared = self._lost_scans(answered_ns, held, "somebody cleared the buffer")
                 self._begin_epoch()

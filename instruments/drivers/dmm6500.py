@@ -49,6 +49,7 @@ from instruments.drivers.dmm6500_buffer import (
     STAMP_U_S,
     StampAges,
     is_measuring,
+    looks_cleared,
     new_indices,
     parse_filled,
     parse_stamped,
@@ -181,13 +182,16 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         wait_s = (self._next_poll_ns - self._clock()) * 1e-9
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))
-        (first, last), asked_ns, answered_ns = self._ask_at_most_twice(FILLED_QUERY, parse_filled)
+        filled, asked_ns, answered_ns = self._ask_at_most_twice(FILLED_QUERY, parse_filled)
+        if looks_cleared(self._cursor, *filled):
+            filled, asked_ns, answered_ns = self._ask_at_most_twice(FILLED_QUERY, parse_filled)
+        first, last = filled
         if changed := self._panel.changed(answered_ns):
             lost = StatusReading(self._channel.name, self._next_stamp_ns(), *changed)
             self.start()
             return Batch(statuses=(lost,))
         cleared: tuple[StatusReading, ...] = ()
-        if first <= 1 and last < self._cursor:
+        if looks_cleared(self._cursor, first, last):
             cleared = (self._cleared_buffer(last, answered_ns),)
         overrun = self._rereading = self._may_have_overrun(first, answered_ns)
         self._polled_ns = answered_ns

@@ -32,6 +32,15 @@ def parse_filled(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def looks_cleared(cursor: int, first: int, last: int) -> bool:
+    """Whether the buffer is shorter than it was when ``cursor`` was read last.
+
+    It is also so, once, where it wrapped between its two answers, ``first`` and then ``last``: ask
+    again before you believe it.
+    """
+    return first <= 1 and last < cursor
+
+
 def parse_stamped(text: str, count: int) -> list[tuple[float | Status, float]]:
     """``count`` readings with their seconds, from ``value,seconds,value,…``.
 

@@ -228,11 +228,32 @@ def test_the_dead_man_is_armed_again_and_the_gap_is_counted() -> None:
         assert (lost.status, lost.count, lost.t_ns) == (Status.LOST, 3, 1_000_000_000)
 
 
+def test_a_buffer_that_wraps_between_two_answers_was_not_cleared() -> None:
+    """It is asked for its first and its last reading, and measures the 101st between these."""
+    with ExpectedExchange(
+        *START,
+        (POLL, "1;100"),
+        values_from(1, [0.1 * i for i in range(100)]),
+        (POLL, "1;1"),
+        (POLL, "2;1"),
+        values_from(1, [10.0]),
+    ) as line:
+        clock = Clock()
+        instrument = meter(line, clock)
+        instrument._panel.changed = lambda _now: None  # type: ignore[method-assign]
+        instrument.start()
+        instrument.read()
+        clock.now_ns += 100_000_000
+        batch = instrument.read()
+        assert times(batch) == [10_000_000_000] and not batch.statuses
+
+
 def test_a_buffer_that_somebody_cleared_is_a_loss_and_a_new_epoch() -> None:
     with ExpectedExchange(
         *START,
         (POLL, "1;20"),
         values_from(1, [0.1 * i for i in range(20)]),
+        (POLL, "1;4"),
         (POLL, "1;4"),
         values_from(1, [0.0, 0.1, 0.2, 0.3]),
     ) as line:
