@@ -9,8 +9,9 @@ from dataclasses import replace
 from labctl.analysis.estimate import Component, Estimate
 from labctl.analysis.phase_result import RailResult, WindowMaximum
 from labctl.analysis.power.mains_ripple import MAINS_RIPPLE, left_of_ripple
+from labctl.analysis.power.phase_power import PhasePower
 from labctl.analysis.power.power_envelope import WindowReadings, envelope
-from labctl.analysis.power.rail_power import PhasePower, RailPower
+from labctl.analysis.power.rail_power import RailPower
 from labctl.analysis.power.shunt import at_drive, shunt_lines
 from labctl.analysis.power.source_resistance import aperture_lines, sagged_watts
 from labctl.analysis.readings.channel_series import ChannelSeries

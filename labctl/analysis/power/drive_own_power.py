@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from labctl.analysis.estimate import Estimate
 from labctl.analysis.phase_result import Kept, OwnMeasurement, OwnPower, PhaseResult
-from labctl.analysis.power.rail_power import phase_power
+from labctl.analysis.power.phase_power import phase_power
 from labctl.analysis.readings.channel_series import RailSeries
 from labctl.record.events import Event, EventKind
 from labctl.record.json_values import is_number

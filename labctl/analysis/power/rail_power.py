@@ -1,4 +1,4 @@
-"""Watts of a phase: P = Σ over rails of V·I, from readings wholly inside the phase.
+"""One rail in one phase, part by part: P = V·I of the readings that lie wholly inside it.
 
 V and I of a rail come from different meters at different instants: V is interpolated onto I's
 times (the current carries the workload, the voltage hardly moves), never across an edge of the
@@ -9,7 +9,6 @@ readings that are missing for longer: that part of the phase counts as not cover
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,8 +18,7 @@ from numpy.typing import NDArray
 from labctl.analysis.estimate import Series
 from labctl.analysis.phase_result import no_watts_note
 from labctl.analysis.power.blind_spots import known_share
-from labctl.analysis.power.interpolation import interpolated
-from labctl.analysis.power.power_envelope import EnvelopeSearch, Windows
+from labctl.analysis.power.power_envelope import Windows
 from labctl.analysis.power.reading_faults import LOST_SHARE, LossTest, RepeatCounter, Repeats
 from labctl.analysis.power.shunt import ShuntState, shunt_state, temperature_of_shunt
 from labctl.analysis.power.volts_times_amps import BRIDGED, rail_volts
@@ -106,20 +104,6 @@ class RailPower:
     """The largest means over windows, where they were asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class PhasePower:
-    """All rails in one phase. ``total`` is None as soon as one rail is missing."""
-
-    rails: dict[str, RailPower]
-    total: Series | None
-    total_scatter: Scatter | None
-    total_process: Scatter | None
-    missing: tuple[str, ...]
-    """Rails without watts, and why: one line each."""
-    windows: Windows | None = None
-    """The largest means of the total over windows, where they were asked for."""
-
-
 class RailPart(NamedTuple):
     """Readings of a rail at I's times (ns since a phase began): volts at the drive, amps, watts."""
 
@@ -137,13 +121,13 @@ def rail_readings(
 ) -> tuple[RailPart, Floats, RailPower | None]:
     """The readings that the watts of a phase are made of, and the time that each stands for, ns.
 
-    Also the power that :func:`phase_power` makes of them, None where the rail has none. Amps and
-    watts are corrected for the temperature of the shunt.
+    Also the power that they make in the phase, None where the rail has none. Amps and watts are
+    corrected for the temperature of the shunt.
     """
-    worker = _RailWorker(rail, begin_ns, end_ns, boundary_u_ns)
+    worker = RailWorker(rail, begin_ns, end_ns, boundary_u_ns)
     if not worker.enough:
         return _NO_READINGS, np.empty(0), None
-    edges = _part_edges(worker.most, begin_ns, end_ns)
+    edges = part_edges(worker.most, begin_ns, end_ns)
     worker.plan(edges)
     parts = [worker.part(number) for number in range(len(edges))]
     power = worker.result()
@@ -157,87 +141,9 @@ def rail_readings(
     return RailPart(t, volts, amps * factor, watts * factor), stands_for, power
 
 
-def _part_edges(most: int, begin_ns: int, end_ns: int) -> NDArray[np.int64]:
+def part_edges(most: int, begin_ns: int, end_ns: int) -> NDArray[np.int64]:
     """Where the parts of a phase end whose fastest channel has ``most`` readings."""
     return np.linspace(begin_ns, end_ns, most // CHUNK + 2)[1:].astype(np.int64)
-
-
-def phase_power(
-    rails: Sequence[RailSeries],
-    begin_ns: int,
-    end_ns: int,
-    boundary_u_ns: int,
-    windows: bool = False,
-) -> PhasePower:
-    """Watts of every rail between two moments, and of all rails together.
-
-    ``windows``: also their largest means over windows.
-    """
-    workers, missing = [], []
-    for rail in rails:
-        worker = _RailWorker(rail, begin_ns, end_ns, boundary_u_ns)
-        if worker.enough:
-            workers.append(worker)
-        else:
-            missing.append(worker.why_not())
-    if not workers:
-        return PhasePower({}, None, None, None, tuple(missing))
-    most = max(worker.most for worker in workers)
-    edges = _part_edges(most, begin_ns, end_ns)
-    for worker in workers:
-        worker.plan(edges)
-    grid = min(workers, key=lambda worker: worker.expected)
-    total = TimeMean(
-        end_ns - begin_ns, grid.amps_interval, grid.expected, grid.rail.amps.info.dither
-    )
-    whole = len(workers) == len(rails)
-    search = _search_of(workers, begin_ns, end_ns, whole) if windows else None
-    for number in range(len(edges)):
-        parts = [worker.part(number) for worker in workers]
-        if search is not None:
-            search.add([(part.t, part.watts) for part in parts])
-        if whole:
-            total.add(*_summed(parts, workers.index(grid), workers))
-        if number % RELEASE_EVERY == RELEASE_EVERY - 1:
-            for worker in workers:
-                worker.release_pages()
-    of_rails, of_all = ([None] * len(workers), None) if search is None else search.result()
-    results = {}
-    uncorrected = 0.0
-    for worker, found in zip(workers, of_rails, strict=True):
-        power = worker.result()
-        if power is None:
-            missing.append(worker.why_not())
-        else:
-            power = replace(power, windows=found)
-            results[worker.rail.info.name] = corrected_for_shunt(power, begin_ns, end_ns)
-            uncorrected += power.watts.mean
-        worker.release_pages()
-    if len(results) < len(rails) or total.n < FEWEST_READINGS:
-        return PhasePower(results, None, None, None, tuple(missing))
-    factor = sum(power.watts.mean for power in results.values()) / uncorrected if uncorrected else 1
-    known = min(power.known for power in results.values())
-    noise = math.hypot(*(power.noise_watts for power in results.values()))
-    return PhasePower(
-        results,
-        total.series().scaled(factor),
-        total.scatter_of_phase(known, noise).scaled(factor),
-        total.scatter_of_process().scaled(factor),
-        tuple(missing),
-        None if of_all is None else of_all.scaled(factor),
-    )
-
-
-def _search_of(
-    workers: Sequence[_RailWorker], begin_ns: int, end_ns: int, whole: bool
-) -> EnvelopeSearch:
-    return EnvelopeSearch(
-        [worker.rail for worker in workers],
-        [worker.amps_interval for worker in workers],
-        [worker.expected for worker in workers],
-        (begin_ns, end_ns),
-        whole,
-    )
 
 
 def corrected_for_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPower:
@@ -260,36 +166,7 @@ def corrected_for_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPow
     )
 
 
-def _summed(
-    parts: Sequence[RailPart], grid: int, workers: Sequence[_RailWorker]
-) -> tuple[Floats, Floats]:
-    """Times, and the sum of all rails at the times of the slowest one where all are known."""
-    t, total = parts[grid].t, parts[grid].watts
-    if not len(t) or len(parts) == 1:
-        return t, total
-    total = total.copy()
-    good: NDArray[np.bool_] | None = None
-    for number, part in enumerate(parts):
-        if number == grid:
-            continue
-        other_t, other = part.t, part.watts
-        if not len(other_t):
-            return np.empty(0), np.empty(0)
-        if len(other_t) == len(t) and np.array_equal(other_t, t):
-            total += other
-            continue
-        other_rail = workers[number]
-        bridged = bridged_steps(
-            other_t, other_rail.amps_interval, BRIDGED, other_rail.rail.amps.info.dither
-        )
-        values, known = interpolated(t, other_t, other, bridged)
-        total += values
-        if known is not None:
-            good = known if good is None else good & known
-    return (t, total) if good is None else (t[good], total[good])
-
-
-class _RailWorker:
+class RailWorker:
     """Processes one rail of one phase part by part, and gives each part's watts."""
 
     def __init__(self, rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -> None:

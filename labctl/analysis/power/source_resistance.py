@@ -21,7 +21,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from labctl.analysis.estimate import Component, Estimate
-from labctl.analysis.power.rail_power import PhasePower, RailPower
+from labctl.analysis.power.phase_power import PhasePower
+from labctl.analysis.power.rail_power import RailPower
 from labctl.analysis.power.shunt import at_drive, drop_per_amp
 from labctl.analysis.run_summary import SourceResistance
 from labctl.analysis.stats.uncertainty import limit_component, student_factor

@@ -10,7 +10,7 @@ import numpy as np
 
 from labctl.analysis.estimate import Component, Estimate
 from labctl.analysis.power.budget import rail_result
-from labctl.analysis.power.rail_power import phase_power
+from labctl.analysis.power.phase_power import phase_power
 from labctl.analysis.readings.channel_series import Floats, Ints, RailSeries
 from labctl.analysis.run_summary import SourceResistance
 from labctl.analysis.stats.uncertainty import expanded_u, scatter_of

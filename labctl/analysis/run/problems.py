@@ -18,7 +18,7 @@ from labctl.analysis.power.blind_spots import (
     blind_spot,
 )
 from labctl.analysis.power.mains_ripple import NOTEWORTHY, left_of_ripple
-from labctl.analysis.power.rail_power import PhasePower
+from labctl.analysis.power.phase_power import PhasePower
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.channel_statuses import (
     UNCOUNTED,

@@ -19,7 +19,7 @@ from labctl.analysis.power.drive_own_power import (
     own_power_problem,
 )
 from labctl.analysis.power.host_power import host_powers
-from labctl.analysis.power.rail_power import PhasePower, phase_power
+from labctl.analysis.power.phase_power import PhasePower, phase_power
 from labctl.analysis.power.reading_faults import digit_of
 from labctl.analysis.power.shared_errors import watts_above_idle
 from labctl.analysis.power.shunt import burden_problems, temperature_problems

@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 from instruments.reading import Status
 from labctl.analysis.phase_result import RailResult, no_watts_note
-from labctl.analysis.power.rail_power import PhasePower, RailPower
+from labctl.analysis.power.phase_power import PhasePower
+from labctl.analysis.power.rail_power import RailPower
 from labctl.analysis.power.reading_faults import LOST_WITH_LOAD, clipped, stuck_in
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.channel_statuses import ChannelStatus, channel_statuses

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from labctl.analysis.estimate import Estimate
-from labctl.analysis.power.rail_power import FEWEST_READINGS, phase_power
+from labctl.analysis.power.phase_power import phase_power
+from labctl.analysis.power.rail_power import FEWEST_READINGS
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.live_iops import total_iops
 from labctl.analysis.readings.phase_spans import PhaseSpan

@@ -11,8 +11,8 @@ import pytest
 
 from labctl.analysis.phase_result import WindowMaximum, length_text
 from labctl.analysis.power.budget import rail_result
+from labctl.analysis.power.phase_power import phase_power
 from labctl.analysis.power.power_envelope import too_slow_for_envelope
-from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.power.sliding_maxima import WINDOWS_S
 from labctl.analysis.readings.channel_series import ChannelSeries, ClockMap, RailSeries
 from labctl.analysis.run.summary import summarise

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labctl.analysis.power.rail_power import RailPower, phase_power
+from labctl.analysis.power.phase_power import phase_power
+from labctl.analysis.power.rail_power import RailPower
 from labctl.analysis.power.reading_faults import (
     LOST_WITH_LOAD,
     LossTest,
@@ -22,7 +23,7 @@ from labctl.analysis.power.reading_faults import (
 )
 from labctl.analysis.readings.channel_series import RailSeries
 from labctl.record.header import RailInfo
-from tests.unit.analysis.power.test_rail_power import series
+from tests.unit.analysis.power.test_phase_power import series
 
 S = 1_000_000_000
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from labctl.analysis.estimate import Component
 from labctl.analysis.phase_result import PhaseResult, RailResult
 from labctl.analysis.power.budget import rail_result
-from labctl.analysis.power.rail_power import phase_power
+from labctl.analysis.power.phase_power import phase_power
 from labctl.analysis.power.shunt import UNKNOWN_KELVIN, burden_problems, temperature_problems
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.clock_fit import ClockMap

@@ -10,7 +10,7 @@ import pytest
 
 from labctl.analysis.power import rail_power
 from labctl.analysis.power.budget import rail_result
-from labctl.analysis.power.rail_power import PhasePower, phase_power
+from labctl.analysis.power.phase_power import PhasePower, phase_power
 from labctl.analysis.power.source_resistance import (
     NAME,
     aperture_lines,
@@ -214,7 +214,8 @@ def test_what_was_lost_is_looked_for_in_bounded_memory(monkeypatch: pytest.Monke
 
     whole = ChannelSeries.finite
     monkeypatch.setattr(rail_power, "CHUNK", 4)
-    monkeypatch.setattr(rail_power, "RELEASE_EVERY", 2)
+    for place in ("rail_power", "phase_power"):
+        monkeypatch.setattr(f"labctl.analysis.power.{place}.RELEASE_EVERY", 2)
     monkeypatch.setattr(ChannelSeries, "finite", finite)
     monkeypatch.setattr(ChannelSeries, "release_pages", release)
     power = phase_power([powers[1].rails["12V"].rail], PHASE_S * S, 2 * PHASE_S * S, 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labctl.analysis.power.rail_power import phase_power
+from labctl.analysis.power.phase_power import phase_power
 from labctl.analysis.readings.channel_series import ChannelSeries, channel_series, rail_series
 from labctl.analysis.readings.phase_spans import phase_spans
 from labctl.analysis.throttling.run_signals import run_signals

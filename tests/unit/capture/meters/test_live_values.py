@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from instruments.reading import Batch, Block, Status, StatusReading
-from labctl.analysis.power.rail_power import phase_power
+from labctl.analysis.power.phase_power import phase_power
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.capture.meters.acquisition import State

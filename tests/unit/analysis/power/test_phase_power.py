@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from labctl.analysis.estimate import Estimate
 from labctl.analysis.power.budget import phase_energy, rail_result, total_watts
 from labctl.analysis.power.interpolation import interpolated
-from labctl.analysis.power.rail_power import phase_power
+from labctl.analysis.power.phase_power import phase_power
 from labctl.analysis.power.volts_times_amps import rail_watts
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries, ordered
 from labctl.analysis.readings.clock_fit import ClockMap
