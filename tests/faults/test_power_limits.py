@@ -87,14 +87,8 @@ def begun(benches: SeveralBenches, folder: Path, seconds: int) -> Interruptible:
     return run
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGINT,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
-        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_run_that_is_stopped_gives_each_drive_its_limit_back(
     benches: SeveralBenches, tmp_path: Path, number: signal.Signals
 ) -> None:
