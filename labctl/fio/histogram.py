@@ -11,6 +11,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from labctl.rounded import rounded
+
 STEPS_PER_DOUBLING = 4
 STEP = 2.0 ** (1 / STEPS_PER_DOUBLING)
 """The upper end of a step is its lower end times this."""
@@ -40,4 +42,4 @@ def added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def _histogram_step_name(step: int) -> str:
     us = 2.0 ** (step / STEPS_PER_DOUBLING)
-    return f"{us:.4g}" if us < 1000 else f"{us:.0f}"
+    return f"{rounded(us, 4)}" if us < 1000 else f"{us:.0f}"

@@ -35,6 +35,7 @@ from labctl.fio.job_values import (
 )
 from labctl.fio.percentiles import Bounds, Distribution, percentiles_of
 from labctl.fio.status import Totals, document_of_drive, totals_of
+from labctl.rounded import rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ _NOTED = ("99", "99.9")
 
 
 def _rounded_fio_result(us: float) -> str:
-    return f"{us:.3g}" if us < 1000 else f"{us:.0f}"
+    return f"{rounded(us)}" if us < 1000 else f"{us:.0f}"
 
 
 def bounds_notes(sides: Mapping[str, Direction | None]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from labctl.importing.work_axes import count_of, work_options
 from labctl.importing.work_documents import worker_of
 from labctl.importing.work_times import When
 from labctl.record.timebase import NS_PER_MS
+from labctl.rounded import rounded
 
 _OPTION = {"iops": "write_iops_log", "bw": "write_bw_log"} | dict.fromkeys(
     ("lat", "clat", "slat"), "write_lat_log"
@@ -218,8 +219,8 @@ def fitting(
         if abs(logged - printed) > APART * max(logged, printed):
             named = ", ".join(file.name for file, _ in kept[:3])
             notes.append(
-                f"{named}: {logged:.4g} IOPS, where fio printed {printed:.4g}: of another run, "
-                "or not of all workers; left out"
+                f"{named}: {rounded(logged, 4)} IOPS, where fio printed {rounded(printed, 4)}: of "
+                "another run, or not of all workers; left out"
             )
             return PhaseLogs()
     return PhaseLogs(tuple(file for file, _ in kept), tuple(log for _, log in kept))

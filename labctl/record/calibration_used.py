@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from labctl.printable import printable
+from labctl.rounded import rounded
 
 
 def utc_now() -> str:
@@ -80,9 +81,9 @@ class UsedCalibration:
     def problems(self) -> tuple[str, ...]:
         """A line for what is not used, and for each two meters that contradict each other."""
         apart = [
-            f"{one.channels[0]} and {one.channels[1]} differed by {one.difference:.3g} {one.unit} "
-            f"on {day_of(one.taken)} (U = {one.u:.2g} {one.unit}, En = {one.en:.2g}): one of them "
-            "reads wrong by more than its limits of error"
+            f"{one.channels[0]} and {one.channels[1]} differed by {rounded(one.difference)} "
+            f"{one.unit} on {day_of(one.taken)} (U = {rounded(one.u, 2)} {one.unit}, "
+            f"En = {rounded(one.en, 2)}): one of them reads wrong by more than its limits of error"
             for one in self.checks
             if not one.agree
         ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,3 +46,14 @@ def test_no_sentence_about_a_large_number_has_an_exponent() -> None:
         length_text(7201),
     ]
     assert [text for text in sentences if "e+" in text] == []
+
+
+def test_no_text_of_the_program_is_formatted_with_an_exponent() -> None:
+    """``.3g`` makes 1.54e+04 GB of a drive of 15.4 TB; with a sign it is a small difference."""
+    package = Path(rounded.__code__.co_filename).parent
+    found = [
+        f"{file.relative_to(package)}: {match}"
+        for file in sorted(package.rglob("*.py"))
+        for match in re.findall(r"\{[^{}]*:,?\.[1-4]g\}", file.read_text())
+    ]
+    assert found == []

@@ -9,6 +9,7 @@ from typing import Any
 
 from labctl.record.json_values import known
 from labctl.record.phase import Phase
+from labctl.rounded import rounded
 
 SAME_WITHIN = 1e-9
 """Relative: another processor or numpy may round the last digits of a sum differently."""
@@ -36,7 +37,8 @@ class Mismatch:
             return f"{what}: stated {_diff_value(self.stated)}, derived {_diff_value(self.derived)}"
         part = (self.derived / self.stated - 1) if self.stated else math.nan
         digits = _digits_that_differ(part)
-        change = f" ({part * 100:+.2g} %)" if math.isfinite(part) else ""
+        sign = "" if part < 0 else "+"
+        change = f" ({sign}{rounded(part * 100, 2)} %)" if math.isfinite(part) else ""
         return f"{what}: stated {self.stated:.{digits}g}, derived {self.derived:.{digits}g}{change}"
 
 

@@ -14,6 +14,7 @@ from labctl.analysis.estimate import Estimate
 from labctl.analysis.methods.power_model import RailModel, model_watts
 from labctl.analysis.phase_result import PhaseResult
 from labctl.analysis.workload import by_workload, completed_with_io
+from labctl.rounded import rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def most_iops(
     iops = first.iops + (limit_watts - at_first.value) / watts_per_iops
     over = [point for point in frontier.points if point.watts.value - point.watts.u > limit_watts]
     if iops < first.iops or first in over:
-        why = f"the limit is below the slowest phase measured ({first.watts.value:.3g} W)"
+        why = f"the limit is below the slowest phase measured ({rounded(first.watts.value)} W)"
         return FrontierAnswer(frontier.workload, measured, None, None, why)
     most = over[0] if over else last
     held = min(iops, most.iops)

@@ -76,7 +76,7 @@ class PowerCheck:
         watts = "not measured" if self.watts is None else f"{with_uncertainty(self.watts)} W"
         limit = "limit not known"
         if self.limit_watts is not None:
-            limit = f"at most {self.limit_watts:.4g} W"
+            limit = f"at most {rounded(self.limit_watts, 4)} W"
         return f"{watts}, {limit}"
 
     @property
@@ -226,7 +226,7 @@ def _check(
         elif watts.value + watts.u <= allowed:
             decided = PowerVerdict.PASS
         else:
-            reasons.append(f"the limit is within ±{watts.u:.2g} W of it")
+            reasons.append(f"the limit is within ±{rounded(watts.u, 2)} W of it")
     if decided is PowerVerdict.PASS:
         reasons += _not_enough_to_pass(channels, limit, drive, result, missing_s)
         decided = PowerVerdict.UNDECIDED if reasons else decided

@@ -16,6 +16,7 @@ from labctl.analysis.readings.fio_output import drive_document
 from labctl.fio.documents import DIRECTIONS, MIXED, jobs_of, number, number_at, table_of
 from labctl.fio.results import Direction
 from labctl.record.reader import RunRecord
+from labctl.rounded import rounded
 
 LEAST_SHOWN_PCT = 0.01
 """fio prints this for anything below it that is not zero."""
@@ -67,9 +68,9 @@ class LatencyVerdict:
 
     def __str__(self) -> str:
         what = f"{self.percent:g} % of {self.label} {self.direction}s under {self.limit_us:g} µs"
-        if self.met is None:
+        if self.met is None or self.us is None:
             return f"{what}: not measured"
-        return f"{what}: {'yes' if self.met else 'no'} ({self.us:.4g} µs)"
+        return f"{what}: {'yes' if self.met else 'no'} ({rounded(self.us, 4)} µs)"
 
 
 def slow_shares(

@@ -15,6 +15,7 @@ import numpy as np
 
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats
 from labctl.record.header import RailInfo
+from labctl.rounded import rounded
 
 SHORTEST_PERIOD_S = 0.02
 """Loads that repeat faster than this are none of a drive's or a host's housekeeping: garbage
@@ -141,7 +142,7 @@ def blind_problems(
             if not spot.integrated:
                 integrates = "does not say how long it integrates, each"
             found.append(
-                f"{name} {integrates} {spot.interval_s * 1e3:.4g} ms "
+                f"{name} {integrates} {rounded(spot.interval_s * 1e3, 4)} ms "
                 f"(by up to {spot.misread:.0%} of its swing)"
             )
     if not found:

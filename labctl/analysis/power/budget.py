@@ -25,6 +25,7 @@ from labctl.analysis.stats.uncertainty import (
 )
 from labctl.record.calibration_used import day_of
 from labctl.record.point_end import PointEnd
+from labctl.rounded import rounded
 
 NO_DIGIT = 1e-3
 """Part of a digit below which what digits leave is no line of the budget."""
@@ -50,7 +51,7 @@ def rail_budget(
             kind="A",
             watts=power.scatter.u,
             how=f"{power.watts.n} readings, which integrate {power.integrated:.0%} of the time; "
-            f"standard deviation {power.watts.std:.4g} W",
+            f"standard deviation {rounded(power.watts.std, 4)} W",
             dof=power.scatter.dof,
         ),
         *_meter_lines("voltage", power.rail.volts, volts, amps),
@@ -61,7 +62,8 @@ def rail_budget(
         limit_component(
             "alignment",
             power.alignment_ns * 1e-9 / duration_s * step_watts,
-            f"±{power.alignment_ns * 1e-6:.2f} ms of {duration_s:.1f} s, step {step_watts:.3g} W",
+            f"±{power.alignment_ns * 1e-6:.2f} ms of {duration_s:.1f} s, "
+            f"step {rounded(step_watts)} W",
         )
     )
     lines.append(_not_covered_line(power, step_watts, source))
@@ -88,15 +90,17 @@ def _not_covered_line(
     missing = power.missing
     unseen = min(power.unseen, missing)
     further = max(step_watts, reach)
-    how = f"{missing:.2%} of the phase; readings lie within ±{reach:.3g} W"
+    how = f"{missing:.2%} of the phase; readings lie within ±{rounded(reach)} W"
     if unseen > 0 and further > reach:
-        how += f", the phases beside it within ±{further:.3g} W"
+        how += f", the phases beside it within ±{rounded(further)} W"
     if power.edge_watts:
-        how += f"; readings left out at its edges show {power.edge_watts:.2g} W of the mean"
+        how += f"; readings left out at its edges show {rounded(power.edge_watts, 2)} W of the mean"
     limit = (missing - unseen) * reach + unseen * further + power.edge_watts
     sagged = sagged_watts(power, source)
     if sagged:
-        how += f"; the voltage shows {sagged:.2g} W of the mean where the current was not read"
+        how += (
+            f"; the voltage shows {rounded(sagged, 2)} W of the mean where the current was not read"
+        )
     limit += sagged
     return limit_component("not covered", limit, how)
 
@@ -116,7 +120,7 @@ def _digit_lines(power: RailPower, digits: tuple[float, float]) -> list[Componen
                     name=f"{name} resolution",
                     kind="B",
                     watts=left * abs(other),
-                    how=f"digits of {digit:.3g} {unit}, which the readings hardly move by",
+                    how=f"digits of {rounded(digit)} {unit}, which the readings hardly move by",
                     distribution="rectangular",
                 )
             )
@@ -170,7 +174,7 @@ def _meter_lines(
         limit_component(
             f"{quantity} floor",
             floor * other,
-            f"±{floor:.3g} {'V' if quantity == 'voltage' else 'A'} ({source})",
+            f"±{rounded(floor)} {'V' if quantity == 'voltage' else 'A'} ({source})",
             source=f"{meter} floor",
         ),
     ]
@@ -182,7 +186,7 @@ def _meter_lines(
                 kind="A",
                 watts=zero.u * scale * abs(other),
                 how=f"{zero.value:+.3g} {zero.unit} of {day_of(zero.taken)} subtracted, "
-                f"u = {zero.u:.2g} {zero.unit} from {zero.n} readings",
+                f"u = {rounded(zero.u, 2)} {zero.unit} from {zero.n} readings",
                 dof=zero.dof,
                 source=f"zero of {zero.channel}",
                 part="zero",

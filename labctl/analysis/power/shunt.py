@@ -19,6 +19,7 @@ from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.stats.uncertainty import limit_component
 from labctl.record.header import RailInfo
 from labctl.record.timebase import NS_PER_S
+from labctl.rounded import rounded
 
 UNKNOWN_KELVIN = 25.0
 """Assumed half-width around the reference temperature of a shunt of unknown temperature."""
@@ -120,7 +121,7 @@ def shunt_lines(
             limit_component(
                 "burden",
                 part * info.burden_ohm * _mean_square(amps),
-                f"drop of the ammeter: {info.burden_ohm:g} Ω ± {part:.3g} × of it (the rig)",
+                f"drop of the ammeter: {info.burden_ohm:g} Ω ± {rounded(part)} × of it (the rig)",
             )
         )
     return lines
@@ -133,7 +134,7 @@ def _resistance_line(info: RailInfo, ohm: float, watts: float) -> Component:
             name="shunt",
             kind="B",
             watts=abs(watts) * info.shunt_u_ohm / info.shunt_k / ohm,
-            how=f"{ohm:g} Ω, U = {info.shunt_u_ohm:.3g} Ω (k = {info.shunt_k:g}), calibrated",
+            how=f"{ohm:g} Ω, U = {rounded(info.shunt_u_ohm)} Ω (k = {info.shunt_k:g}), calibrated",
             source=source,
             part="gain",
         )
@@ -157,7 +158,7 @@ def _temperature_lines(info: RailInfo, state: ShuntState, watts: float) -> list[
                 "shunt temperature",
                 alpha * PPM * state.celsius_limit * watts,
                 f"{info.shunt_ppm_per_kelvin:g} ppm/K, {state.celsius:.1f} °C ± "
-                f"{state.celsius_limit:.2g} K around it ({where}); corrected by "
+                f"{rounded(state.celsius_limit, 2)} K around it ({where}); corrected by "
                 f"{(state.factor - 1) / PPM:+.0f} ppm",
                 source=state.measured,
             )
@@ -167,7 +168,7 @@ def _temperature_lines(info: RailInfo, state: ShuntState, watts: float) -> list[
                 limit_component(
                     "shunt self-heating",
                     alpha * PPM * state.rise_kelvin * watts,
-                    f"{info.shunt_kelvin_per_watt:g} K/W: {state.rise_kelvin:.2g} K in "
+                    f"{info.shunt_kelvin_per_watt:g} K/W: {rounded(state.rise_kelvin, 2)} K in "
                     "equilibrium, corrected; all of it is the limit",
                 )
             )
@@ -178,7 +179,7 @@ def _temperature_lines(info: RailInfo, state: ShuntState, watts: float) -> list[
             limit_component(
                 "shunt coefficient",
                 info.shunt_ppm_per_kelvin_limit * PPM * away * watts,
-                f"±{info.shunt_ppm_per_kelvin_limit:g} ppm/K over up to {away:.2g} K from "
+                f"±{info.shunt_ppm_per_kelvin_limit:g} ppm/K over up to {rounded(away, 2)} K from "
                 f"{info.shunt_reference_celsius:g} °C ({where})",
                 source=f"shunt coefficient of {info.name}",
             )
@@ -198,8 +199,8 @@ def burden_problems(rails: Sequence[RailInfo], phases: Sequence[PhaseResult]) ->
         least = info.nominal_volts * (1 - info.tolerance_pct / 100)
         if lowest.volts.mean < least <= lowest.volts.mean + drop:
             lines.append(
-                f"{info.name}: the drop of {drop:.3g} V across {info.in_series_ohm:g} Ω leaves "
-                f"the drive {lowest.volts.mean:.3f} V, below the {least:.3f} V that "
+                f"{info.name}: the drop of {rounded(drop)} V across {info.in_series_ohm:g} Ω "
+                f"leaves the drive {lowest.volts.mean:.3f} V, below the {least:.3f} V that "
                 f"±{info.tolerance_pct:g} % allow: take a smaller shunt or range, or raise the "
                 "supply"
             )

@@ -26,6 +26,7 @@ from labctl.analysis.power.rail_power import RailPower
 from labctl.analysis.power.shunt import at_drive, drop_per_amp
 from labctl.analysis.run_summary import SourceResistance
 from labctl.analysis.stats.uncertainty import limit_component, student_factor
+from labctl.rounded import rounded
 
 NAME = "V and I inside one aperture"
 """The line of the budget."""
@@ -109,7 +110,7 @@ def aperture_lines(power: RailPower, source: SourceResistance | None) -> list[Co
         return []
     variance, seen = _variance_inside(power, source)
     ohm = source.ohm.value + source.ohm.u
-    how = f"{source.ohm.value:.3g} Ω ± {source.ohm.u:.2g} Ω behind the rail, {seen}"
+    how = f"{rounded(source.ohm.value)} Ω ± {rounded(source.ohm.u, 2)} Ω behind the rail, {seen}"
     return [limit_component(NAME, ohm * variance, how, source="load inside one aperture")]
 
 
@@ -146,4 +147,4 @@ def _variance_inside(power: RailPower, source: SourceResistance) -> tuple[float,
     else:
         low, high, may = source.lowest_amps, source.highest_amps, "may switch"
     variance = max((high - mean) * (mean - low), 0.0)
-    return variance, f"the current {may} between {low:.3g} A and {high:.3g} A"
+    return variance, f"the current {may} between {rounded(low)} A and {rounded(high)} A"

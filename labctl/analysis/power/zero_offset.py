@@ -6,6 +6,7 @@ import math
 
 from labctl.analysis.readings.channel_series import Floats
 from labctl.record.header import ChannelInfo
+from labctl.rounded import rounded
 
 OBVIOUS = 5.0
 """Multiple of a meter's floor beyond which a reading is no zero: an idle drive reads hundreds of
@@ -32,6 +33,7 @@ def why_not_zero(info: ChannelInfo, values: Floats) -> str:
     if math.isfinite(mean) and abs(mean) <= limit and std <= limit:
         return ""
     return (
-        f"{info.name} reads {mean:.4g} {info.unit} (standard deviation {std:.2g} {info.unit}); "
-        f"nothing would be within ±{limit:.2g} {info.unit}"
+        f"{info.name} reads {rounded(mean, 4)} {info.unit} "
+        f"(standard deviation {rounded(std, 2)} {info.unit}); "
+        f"nothing would be within ±{rounded(limit, 2)} {info.unit}"
     )

@@ -15,6 +15,7 @@ from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.channel_statuses import ChannelStatus, channel_statuses
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.record.reader import RunRecord
+from labctl.rounded import rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,9 @@ def without_unsound(
     bounds = {name: rail.watts.value - rail.watts.u for name, rail in rails.items()}
     lines = []
     for name, one in unsound.items():
-        bound = f": at least {bounds[name]:.4g} W" if one.at_least and name in bounds else ""
+        bound = (
+            f": at least {rounded(bounds[name], 4)} W" if one.at_least and name in bounds else ""
+        )
         lines.append(no_watts_note(name, f"{one.why}{bound}"))
     sound = {name: rail for name, rail in power.rails.items() if name not in unsound}
     known = not power.missing and all(one.at_least for one in unsound.values())

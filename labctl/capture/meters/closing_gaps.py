@@ -16,6 +16,7 @@ from instruments.reading import Channel
 from labctl.analysis.power.blind_spots import BlindSpot
 from labctl.capture.meters.find_ranges import settings_of
 from labctl.config.rig import Rig
+from labctl.rounded import rounded
 
 OVERHEAD: Final = 1.05
 """An interval without a gap over the integration time: a meter needs some time from reading to
@@ -78,7 +79,8 @@ def _settings_closing_gap(settings: Any, channel: Channel) -> Iterator[str]:
         if not settings.dither:
             yield "dither = true"
         else:
-            yield f"interval_s = {2 * channel.aperture_s:.4g}, or more, so that dither can act"
+            least_s = rounded(2 * channel.aperture_s, 4)
+            yield f"interval_s = {least_s}, or more, so that dither can act"
         return
     if not isinstance(settings, NplcSettings):
         return
@@ -113,7 +115,7 @@ def without_ratios(interval_s: float, least_s: float) -> float:
     """
     digit = 10.0 ** (math.floor(math.log10(interval_s)) - 3)
     first, last = math.ceil(0.9 * interval_s / digit), math.floor(1.1 * interval_s / digit)
-    candidates = [float(f"{number * digit:.4g}") for number in range(first, last + 1)]
+    candidates = [float(rounded(number * digit, 4)) for number in range(first, last + 1)]
     fitting = [one for one in candidates if one >= least_s * OVERHEAD]
     best = max(fitting, key=_gap_irregularity, default=interval_s)
     return best if _gap_irregularity(best) > _gap_irregularity(interval_s) else interval_s

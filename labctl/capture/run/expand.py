@@ -12,6 +12,7 @@ from labctl.config.plan import Plan
 from labctl.config.rig import Rig, smallest
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.phase import Phase
+from labctl.rounded import rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ def phases_out_of_reach(rig: Rig, phases: tuple[Phase, ...], plan_file: str) -> 
         for pct in sorted({one.watts_pct for one in of_watts if one.watts_pct is not None}):
             if pct <= least_pct:
                 allowed = (
-                    f"is out of reach: the meters{whose} know watts to {least_pct:.2g} % at best, "
-                    "however long they measure"
+                    f"is out of reach: the meters{whose} know watts to {rounded(least_pct, 2)} % "
+                    "at best, however long they measure"
                 )
                 mistakes.append(Mistake(plan_file, "until_pct.watts", pct, allowed))
     return mistakes

@@ -30,6 +30,7 @@ from labctl.config.find_rig import find_rig
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, Mistake, Refused
 from labctl.record.calibration_used import CrossCheck, Zero, day_of
+from labctl.rounded import rounded
 
 
 def calibrate(
@@ -189,7 +190,7 @@ def _print_zeros(found: Sequence[Zero]) -> None:
     if found:
         print(f"{'channel':<24}{'zero':>14}{'u (k = 1)':>14}{'n':>8}  {'date':<12}range")
     for zero in found:
-        value, u = f"{zero.value:+.4g} {zero.unit}", f"{zero.u:.2g} {zero.unit}"
+        value, u = f"{zero.value:+.4g} {zero.unit}", f"{rounded(zero.u, 2)} {zero.unit}"
         range_ = "–" if zero.range is None else f"{zero.range:g} {zero.unit}"
         print(f"{zero.channel:<24}{value:>14}{u:>14}{zero.n:>8}  {day_of(zero.taken):<12}{range_}")
 
@@ -199,7 +200,7 @@ def _print_calibration_check(check: CrossCheck) -> None:
         print(f"{channel:<24}{mean:>14.6g} {check.unit}")
     verdict = "they agree" if check.agree else "they contradict each other"
     print(
-        f"difference {check.difference:+.3g} {check.unit} ± {check.u:.2g} {check.unit} "
+        f"difference {check.difference:+.3g} {check.unit} ± {rounded(check.u, 2)} {check.unit} "
         f"(U, k = 2; {check.n} pairs, {day_of(check.taken)})"
     )
-    print(f"En = {check.en:.2g}: {verdict}")
+    print(f"En = {rounded(check.en, 2)}: {verdict}")

@@ -23,6 +23,7 @@ from labctl.cli.terminal.held_rig import held
 from labctl.config.find_rig import find_rig
 from labctl.config.plan import load_plan
 from labctl.record.reader import RunRecord
+from labctl.rounded import rounded
 
 
 def find_ranges(
@@ -65,7 +66,7 @@ def find_ranges(
 
 def _print_ranges(found: list[Suggestion]) -> None:
     for item in found:
-        peak = "–" if item.peak is None else f"{item.peak:.4g} {item.unit}"
+        peak = "–" if item.peak is None else f"{rounded(item.peak, 4)} {item.unit}"
         verdict = item.why or ("" if item.changes else "as it is")
         print(f"{item.instrument:<16} peak {peak:>12}  range {item.range:g}  {verdict}".rstrip())
     changed = [item for item in found if item.changes]

@@ -17,6 +17,7 @@ from labctl.config.find_rig import find_rig
 from labctl.config.plan import load_plan
 from labctl.config.rig import Rig
 from labctl.record.phase import Pattern, Phase, format_size
+from labctl.rounded import rounded
 from labctl.service.runs.earlier_points import EarlierPoints, earlier_points
 
 
@@ -104,7 +105,7 @@ def _takes_all(rig: Rig, whole: Sequence[Phase], points: int) -> str:
 def _dry_run_size(phase: Phase, least_s: float) -> str:
     """How long a phase takes, from the shortest to the longest, or how much it fills."""
     if phase.fills:
-        return "all" if phase.fill_bytes is None else f"{phase.fill_bytes / 1e9:.4g} GB"
+        return "all" if phase.fill_bytes is None else f"{rounded(phase.fill_bytes / 1e9, 4)} GB"
     longest = f"{phase.duration_s:.0f}"
     if phase.pattern in (Pattern.COOL, Pattern.PURGE):
         return f"≤ {longest} s"

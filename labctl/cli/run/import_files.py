@@ -17,6 +17,7 @@ from labctl.cli.terminal.arguments import JsonOption, RunsOption
 from labctl.cli.terminal.completion import complete_plans
 from labctl.errors import ConfigurationError, Mistake, Refused
 from labctl.record.timebase import NS_PER_S
+from labctl.rounded import rounded
 
 if TYPE_CHECKING:
     from labctl.importing.clock import ClockRules
@@ -359,7 +360,8 @@ def _show_import(sources: Sequence[MeterFile], works: Sequence[Work]) -> None:
         at_s = (work.begin_ns - begin_ns) / NS_PER_S
         u_s = work.boundary_u_ns / NS_PER_S
         print(
-            f"  {number:>3} {label:<26} at {at_s:9.3f} s for {work.duration_s:8.3f} s ± {u_s:.2g} s"
+            f"  {number:>3} {label:<26} at {at_s:9.3f} s for {work.duration_s:8.3f} s "
+            f"± {rounded(u_s, 2)} s"
         )
     for how in dict.fromkeys(work.timed_by for work in works):
         print(f"  when a phase was is known from {how}")

@@ -12,6 +12,7 @@ import typer
 
 from labctl.cli.terminal.pager import pages
 from labctl.errors import ConfigurationError, Mistake
+from labctl.rounded import rounded
 
 app = typer.Typer(
     help="Describe traces of I/O, and make them ready for replay.",
@@ -105,7 +106,7 @@ def _trace_description_text(found: object) -> list[str]:
         return NOTHING if part is None else f"{part:.1%}"
 
     def number(value: float | None, factor: float = 1.0) -> str:
-        return NOTHING if value is None else f"{value * factor:,.4g}"
+        return NOTHING if value is None else f"{float(rounded(value * factor, 4)):,.12g}"
 
     def table(title: str, bins: Sequence[Bin]) -> list[str]:
         total = sum(one.ios for one in bins) or 1

@@ -20,6 +20,7 @@ from labctl.report.charts.theme import (
     linear_y,
     plain,
 )
+from labctl.rounded import rounded
 
 BESIDE_NS = 500_000_000
 BINS = 400
@@ -69,7 +70,7 @@ def verdict_chart(check: PowerCheck, line: Timeline, number: int) -> Chart | Non
                                 "mean": check.watts.value}])  # fmt: skip
         layers.append(mean.mark_rule(color=INK, strokeWidth=2).encode(x=x, x2="end:Q", y=y))
     if limit is not None:
-        rule = datasets.chart([{"mean": limit, "text": f"limit {limit:.4g} W"}])
+        rule = datasets.chart([{"mean": limit, "text": f"limit {rounded(limit, 4)} W"}])
         layers.append(rule.mark_rule(color=RED, strokeDash=[6, 3]).encode(y=y))
         layers.append(
             rule.mark_text(color=RED, align="right", dx=-4, dy=-6, fontSize=11).encode(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from labctl.analysis import numbers
 from labctl.analysis.estimate import Component
 from labctl.record.header import RailInfo
+from labctl.rounded import rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ def in_series(rail: RailInfo) -> str:
         return f"{rail.burden_ohm:g} Ω ± {rail.burden_tolerance_pct:g} %"
     parts = [f"{rail.shunt_ohm * 1e3:g} mΩ ± {rail.shunt_tolerance_pct:g} %"]
     if rail.shunt_u_ohm is not None:
-        u = f"U = {rail.shunt_u_ohm * 1e3:.3g} mΩ (k = {rail.shunt_k:g})"
+        u = f"U = {rounded(rail.shunt_u_ohm * 1e3)} mΩ (k = {rail.shunt_k:g})"
         parts = [f"{rail.shunt_ohm * 1e3:g} mΩ, {u}"]
     parts[0] += f" at {rail.shunt_reference_celsius:g} °C"
     if rail.shunt_ppm_per_kelvin:

@@ -132,7 +132,7 @@ def _steady_window_text(report: SteadyReport) -> Iterator[str]:
         verdict = window.verdict
         unit = "°C" if window.unit == "°C" else ""
         spread, line = (
-            (f"{verdict.range:.2g} {unit}", f"{verdict.line:.2g} {unit}")
+            (f"{rounded(verdict.range, 2)} {unit}", f"{rounded(verdict.line, 2)} {unit}")
             if unit
             else (f"{verdict.range:.1%}", f"{verdict.line:.1%}")
         )
@@ -317,7 +317,7 @@ def _idle_text(found: MethodResults) -> Iterator[str]:
         if one.spike_watts is not None:
             spike = f", a spike to at least {significant(one.spike_watts, 3)} W"
         capacity = f", {with_uncertainty(one.gb_per_watt)} GB/W" if one.gb_per_watt else ""
-        stated = f", the drive states {one.stated_watts:.4g} W" if one.stated_watts else ""
+        stated = f", the drive states {rounded(one.stated_watts, 4)} W" if one.stated_watts else ""
         yield f"{one.label}: {with_uncertainty(one.watts)} W{stated}{capacity}{spike}"
     if found.idle:
         yield from (str(sight) for sight in found.idle[0].sight)

@@ -19,6 +19,7 @@ from labctl.config.rig import Rig
 from labctl.record.calibration_used import day_of
 from labctl.record.layout import CLOCK_PAIR
 from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
+from labctl.rounded import rounded
 from labctl.service.doctor.checks import Check, Level, ok, trouble, warning
 from labctl.service.doctor.rails import check_rails
 
@@ -107,7 +108,7 @@ def _meter_channel_summary(readings: ChannelReadings) -> str:
     channel = readings.channel
     value = "" if readings.mean is None else f"{readings.mean:.5g} {channel.unit}, "
     interval_s = _interval_s(readings)
-    rate = f"every {interval_s * 1e3:.4g} ms" if interval_s else "1 reading"
+    rate = f"every {rounded(interval_s * 1e3, 4)} ms" if interval_s else "1 reading"
     clock = _clock_u_ns(readings)
     text = f"{value}{rate}{_meter_integration_text(channel)}"
     return text if clock is None else f"{text}, clock ±{clock / NS_PER_MS:.2f} ms"
@@ -154,8 +155,8 @@ def _doctor_channel(name: str, readings: ChannelReadings) -> Iterator[Check]:
     if interval_s is not None and interval_s > SLOW_FACTOR * channel.interval_s > 0:
         yield warning(
             name,
-            f"{channel.name}: a reading every {interval_s * 1e3:.4g} ms, wanted were "
-            f"{channel.interval_s * 1e3:.4g} ms",
+            f"{channel.name}: a reading every {rounded(interval_s * 1e3, 4)} ms, wanted were "
+            f"{rounded(channel.interval_s * 1e3, 4)} ms",
             "a shorter integration (nplc), or a longer interval_s in the rig",
         )
     if channel.clock is Clock.DEVICE:
@@ -181,8 +182,8 @@ def _check_meter_range(name: str, readings: ChannelReadings) -> Iterator[Check]:
     if NONZERO_FLOORS * floor < abs(mean) < floor / COARSE_FLOOR and abs(mean) < channel.range / 20:
         yield warning(
             name,
-            f"{channel.name}: ±{floor:.2g} {channel.unit} of the range {channel.range:g} is "
-            f"{floor / abs(mean):.0%} of what it reads",
+            f"{channel.name}: ±{rounded(floor, 2)} {channel.unit} of the range {channel.range:g} "
+            f"is {floor / abs(mean):.0%} of what it reads",
             "a smaller range may do: labctl range",
         )
 
@@ -237,6 +238,6 @@ def _host_power(rig: Rig, readings: dict[str, ChannelReadings]) -> Iterator[Chec
         limits = (
             "limits of error not known: no uncertainty"
             if not accuracy.source
-            else (f"±{accuracy.limit(found.mean):.3g} W by its limits of error")
+            else (f"±{rounded(accuracy.limit(found.mean))} W by its limits of error")
         )
         yield ok(name, f"the host draws {found.mean:.1f} W, {limits}")

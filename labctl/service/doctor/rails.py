@@ -14,6 +14,7 @@ from labctl.capture.meters.listening import ChannelReadings
 from labctl.capture.meters.live_values import LiveRail, RecentValues, live_rail
 from labctl.config.rig import Rig
 from labctl.record.header import RailInfo
+from labctl.rounded import rounded
 from labctl.service.doctor.checks import Check, ok, trouble, warning
 
 LEAST_IDLE_WATTS = 0.02
@@ -76,7 +77,10 @@ def _volts(
     assert live.volts is not None
     parts = [f"{live.volts:.3f} V"]
     if live.amps is not None and watts is not None:
-        parts += [f"{live.amps:.4g} A", f"{watts.value:.4g} W ± {watts.u:.2g} W"]
+        parts += [
+            f"{rounded(live.amps, 4)} A",
+            f"{rounded(watts.value, 4)} W ± {rounded(watts.u, 2)} W",
+        ]
     off_pct = (live.volts / info.nominal_volts - 1) * 100
     parts.append(
         f"{off_pct:+.1f} % of {info.nominal_volts:g} V" if measured else "volts not measured"
@@ -90,7 +94,7 @@ def _volts(
     todo = "check supply and probes"
     drop = info.in_series_ohm * (live.amps or 0.0)
     if abs((live.volts + drop) / info.nominal_volts - 1) * 100 <= info.tolerance_pct:
-        text += f": {drop:.3g} V are lost across {info.in_series_ohm:g} Ω"
+        text += f": {rounded(drop)} V are lost across {info.in_series_ohm:g} Ω"
         todo = "take a smaller shunt or range, or raise the supply"
     worse = rig.file.limits.when_out_of_tolerance == "abort"
     return (trouble if worse else warning)(info.name, text, todo)
@@ -105,8 +109,8 @@ def _check_rail_span(rig: Rig, info: RailInfo, sensed: ChannelReadings) -> Itera
     if span_amps < most:
         yield warning(
             info.name,
-            f"its current is measured up to {span_amps:.3g} A; limits.watts alone on this "
-            f"rail would be {most:.3g} A",
+            f"its current is measured up to {rounded(span_amps)} A; limits.watts alone on this "
+            f"rail would be {rounded(most)} A",
             "labctl range finds the range",
         )
 
@@ -120,7 +124,7 @@ def _idle_power(rig: Rig, watts: Mapping[str, Estimate | None]) -> Iterator[Chec
             continue
         total = Estimate(sum(one.value for one in known), sum(one.u for one in known))
         subject = f"power {drive}" if drive else "power"
-        text = f"{total.value:.4g} W ± {total.u:.2g} W now; {IDLE}"
+        text = f"{rounded(total.value, 4)} W ± {rounded(total.u, 2)} W now; {IDLE}"
         if total.value + total.u >= LEAST_IDLE_WATTS and total.value - total.u <= MOST_IDLE_WATTS:
             yield ok(subject, text)
         else:

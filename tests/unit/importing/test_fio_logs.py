@@ -254,7 +254,7 @@ def changed(ran: Ran, folder: Path, **files: str) -> list[str]:
 def test_logs_of_another_run_are_left_out_with_a_note(ran: Ran, tmp_path: Path) -> None:
     faster = "".join(f"{t}, 90000, 0, 0, 0\n" for t in range(100, 1100, 100))
     (note,) = changed(ran, tmp_path, one=faster)
-    assert "9e+04 IOPS, where fio printed" in note and "of another run" in note
+    assert "90000 IOPS, where fio printed" in note and "of another run" in note
     longer = "".join(f"{t}, 1000, 0, 0, 0\n" for t in range(100, 9100, 100))
     (note,) = changed(ran, tmp_path, one=longer)
     job = ran.document["jobs"][0]
