@@ -91,10 +91,14 @@ class Listening:
     def state(self, instrument: str, state: State, reason: str) -> None:
         """The state of an instrument changed; its owner keeps it too, so nothing is done."""
 
-    def fewest_of(self, channels: Iterable[ChannelReadings]) -> int:
-        """How many readings have come of the one that has the fewest."""
+    def have_come(self, channels: Iterable[ChannelReadings], fewest: int) -> bool:
+        """Whether each has so many readings, and unreadable ones are few among them."""
         with self._lock:
-            return min((len(readings.values) for readings in channels), default=0)
+            return all(
+                len(one.values) >= fewest
+                and (Status.UNREADABLE not in one.statuses or one.few(Status.UNREADABLE))
+                for one in channels
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +149,7 @@ def _wait(
 ) -> None:
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < seconds + LONGER_S:
-        few = listening.fewest_of(readings.values()) < fewest
-        if passed >= seconds and not few:
+        if passed >= seconds and listening.have_come(readings.values(), fewest):
             return
         time.sleep(min(max(seconds - passed, 0.1), 0.5))
 
