@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from instruments.reading import BESIDE_VALUES, Status
@@ -10,6 +11,11 @@ from labctl.record.reader import RunRecord
 
 WARNINGS = tuple(sorted(status.value for status in BESIDE_VALUES - {Status.LOST}))
 """Statuses beside which readings go on."""
+OF_READINGS: Mapping[str, str] = {
+    Status.DUPLICATE: "readings came twice",
+    Status.STUCK: "readings stayed the same",
+}
+"""What those say whose name alone does not tell a reader what happened."""
 UNCOUNTED = Status.MEMORY_OVERFLOW
 """The status that loses an unknown number of readings."""
 
@@ -28,6 +34,8 @@ class ChannelStatus:
     def words(self) -> str:
         """What it means for the readings."""
         status = self.status.replace("_", " ")
+        if self.status in OF_READINGS:
+            return f"{self.channel}: {OF_READINGS[self.status]} ({status})"
         if self.status in WARNINGS:
             return f"{self.channel}: {status}"
         if self.status == UNCOUNTED:
