@@ -69,7 +69,9 @@ class DriveSamples:
         self._celsius: list[float] = []
 
     async def keep(self) -> None:
-        """Sample repeatedly, until cancelled."""
+        """Sample repeatedly, until cancelled; nothing where no rule depends on it."""
+        if not (self._in_rounds or self._window_s or self._until is not None):
+            return
         begin_ns = self._now_ns()
         while True:
             watts = self._live.watts() if self._in_rounds else None

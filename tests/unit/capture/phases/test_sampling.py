@@ -96,6 +96,12 @@ async def test_watts_are_taken_where_the_end_of_rounds_may_depend_on_them(
     assert samples.watts == watts
 
 
+async def test_a_phase_whose_end_depends_on_nothing_is_not_sampled() -> None:
+    drive = Drive([])
+    phase = replace(point(), until=None)
+    await DriveSamples(phase, drive, lambda: 0, 0, lambda state: None).keep()
+
+
 @pytest.mark.parametrize(
     "kept", [None, 3, [], {"throttles": "long"}, {"throttles": float("nan")}, {"throttles": True}]
 )
