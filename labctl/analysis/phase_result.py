@@ -52,6 +52,10 @@ class WindowMaximum:
         return length_text(self.window_s).replace(" ", "").replace("µ", "u")
 
 
+WELL_COVERED = 0.95
+"""Share of a phase that readings cover from which no more is missing than at its ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class RailResult:
     """One rail in one phase. ``watts`` is the mean power, ``joules`` the energy of the phase."""

@@ -116,6 +116,7 @@ def _search_of(
     return EnvelopeSearch(
         [worker.rail for worker in workers],
         [worker.amps_interval for worker in workers],
+        [worker.edge_ns for worker in workers],
         [worker.expected for worker in workers],
         (begin_ns, end_ns),
         whole,

@@ -101,17 +101,19 @@ class EnvelopeSearch:
         self,
         rails: Sequence[RailSeries],
         intervals_ns: Sequence[float],
+        edges_ns: Sequence[float],
         expected: Sequence[int],
         span: tuple[int, int],
         whole: bool,
     ) -> None:
-        """``intervals_ns``, ``expected``: of each rail; ``span``: begin and end of the phase, ns;
-        ``whole``: whether these are all rails."""
+        """``intervals_ns``, ``expected``: of each rail; ``edges_ns``: how far from an end of the
+        phase its first and its last reading are at most, if none is missing; ``span``: begin and
+        end of the phase, ns; ``whole``: whether these are all rails."""
         self._begin_ns = span[0]
         length = float(span[1] - span[0])
         self._readings = [
-            EnergyOfReadings(length, interval, rail.amps.info.dither)
-            for rail, interval in zip(rails, intervals_ns, strict=True)
+            EnergyOfReadings(length, interval, rail.amps.info.dither, edge)
+            for rail, interval, edge in zip(rails, intervals_ns, edges_ns, strict=True)
         ]
         self._why = [
             _not_searched(rail.amps, interval, length)

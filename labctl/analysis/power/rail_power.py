@@ -185,7 +185,7 @@ class RailWorker:
         self._volts = TimeMean(self._duration, self.volts_interval, self.most, dithers[0])
         self._amps = TimeMean(self._duration, self.amps_interval, self.most, dithers[1])
         self._watts = TimeMean(self._duration, self.amps_interval, self.expected, dithers[1])
-        self._edge_ns = _edge_ns(rail, begin_ns, end_ns, boundary_u_ns) + max(
+        self.edge_ns = _edge_ns(rail, begin_ns, end_ns, boundary_u_ns) + max(
             self.volts_interval, self.amps_interval
         )
         self._together = True
@@ -333,7 +333,7 @@ class RailWorker:
         return min(max(self._watts.covered / self._duration, 0.0), 1.0)
 
     def _gaps(self) -> float:
-        return self._watts.missing(self._edge_ns) / self._duration
+        return self._watts.missing(self.edge_ns) / self._duration
 
     def _noise(self, channel: ChannelSeries, read: TimeMean) -> float:
         """Standard deviation of one reading that the meter itself may have: what scatters from one
@@ -375,7 +375,7 @@ class RailWorker:
             unread_volts=self._unread_volts(),
             repeats=(self._volts_repeats.result(), self._amps_repeats.result()),
             step_variances=(volts.step_variance, amps.step_variance),
-            unseen=amps.missing(self._edge_ns) / self._duration,
+            unseen=amps.missing(self.edge_ns) / self._duration,
             alignment_ns=self._alignment_ns,
             together=self._together,
             amps_interval_ns=self.amps_interval,

@@ -84,10 +84,15 @@ class Energy:
 class EnergyOfReadings:
     """Turns readings into energy; each reading stands for the time half way to its neighbours."""
 
-    def __init__(self, span: float, nominal: float, dither: float = 0.0) -> None:
+    def __init__(
+        self, span: float, nominal: float, dither: float = 0.0, edge: float = math.inf
+    ) -> None:
         """``span``: ns of the phase; ``nominal``: the usual interval, ns; ``dither``: share of it
-        that the moments of readings are drawn from."""
+        that the moments of readings are drawn from; ``edge``: how far the first reading is from the
+        begin of the phase at most, and the last from its end, if none is missing there, ns."""
         self._span, self._nominal, self._dither = span, nominal, dither
+        self._edge_ns = edge + (LOST - 1.0) * nominal
+        self._ahead = NO_GAPS
         self._level = self._last_t = self._last_watts = self._edge = self._energy = math.nan
         self._more = np.empty(0)
         self._memory = np.empty((2, 0))
@@ -99,6 +104,9 @@ class EnergyOfReadings:
         if math.isnan(self._edge):
             self._level = float(watts.mean())
             self._edge = max(float(t[0]) - self._nominal / 2, 0.0)
+            if float(t[0]) > self._edge_ns:
+                self._ahead = self._gap(0.0, self._edge, float(t[0]))
+                self._edge = 0.0
             self._energy = 0.0
             self._last_t, self._last_watts = float(t[0]), float(watts[0])
             t, watts = t[1:], watts[1:]
@@ -118,7 +126,8 @@ class EnergyOfReadings:
         steps[0] = t[0] - self._last_t
         np.subtract(t[1:], t[:-1], out=steps[1:])
         widths = float(steps.min()), float(steps.max())
-        gaps = self._gaps(t, steps, widths)
+        gaps = Gaps.joined([self._ahead, self._gaps(t, steps, widths)])
+        self._ahead = NO_GAPS
         first_width = float(edges[1] - edges[0])
         widths = wider(widths, (first_width, first_width))
         self._last_t, self._last_watts = float(t[-1]), float(watts[-1])
@@ -135,8 +144,18 @@ class EnergyOfReadings:
         last = self._last_watts - self._level
         edges = np.array([self._edge, end])
         width = end - self._edge
-        edges, above, widths = self._with_edges(edges, np.array([last]), (width, width), NO_GAPS)
-        return self._advanced(edges, above, abs(last), widths, NO_GAPS)
+        gaps, self._ahead = self._ahead, NO_GAPS
+        edges, above, widths = self._with_edges(edges, np.array([last]), (width, width), gaps)
+        left = self._span - self._last_t
+        if left > self._edge_ns:
+            gaps = Gaps.joined([gaps, self._gap(end, self._span, left)])
+            edges, above = np.append(edges, self._span), np.append(above, last)
+            widths = wider(widths, (self._span - end, self._span - end))
+        return self._advanced(edges, above, abs(last), widths, gaps)
+
+    def _gap(self, begin: float, end: float, step: float) -> Gaps:
+        """Readings that are missing at an end of the phase."""
+        return Gaps(*(np.array([one]) for one in (begin, end, step, self._nominal)))
 
     def _advanced(
         self,

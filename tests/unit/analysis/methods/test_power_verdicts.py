@@ -82,6 +82,29 @@ def test_missing_readings_leave_a_pass_undecided_and_no_failure(
     assert (high.verdict, high.why) == (FAIL, "")
 
 
+@pytest.mark.parametrize("lost", [(0.0, 1.9), (9.0, 10.5), (18.1, 20.0)])
+@pytest.mark.parametrize("rate_hz", [10.0, 2.0])
+@pytest.mark.parametrize("over", ["1 s", "10 s", "phase"])
+def test_a_phase_does_not_pass_with_readings_missing_at_its_begin_within_or_at_its_end(
+    tmp_path: Path, over: str, rate_hz: float, lost: tuple[float, float]
+) -> None:
+    meters = {name: Meter(rate_hz=rate_hz, duty=0.99) for name in synthetic_run.CHANNELS}
+    bench = Bench(loads=[IDLE, Load(0.6, 0.5, duration_s=20.0, iops=1000)], meters=meters)
+    high = limits(over=over, max_watts=100.0, at="work")
+    record = synthetic_run.build(tmp_path / "whole", bench).record
+    whole = summarise(record)
+    expected = UNDECIDED if (over, rate_hz) == ("1 s", 2.0) else PASS
+    assert only(judge(record, whole, high)).verdict is expected
+    begin_s = (whole.phases[1].begin_ns - synthetic_run.EPOCH_NS) / 1e9
+    gap = (begin_s + lost[0], begin_s + lost[1])
+    for name in ("v12.voltage", "i12.current"):
+        meters[name] = replace(meters[name], lost=(gap,))
+    record = synthetic_run.build(tmp_path / "cut", bench).record
+    check = only(judge(record, summarise(record), high))
+    assert check.verdict is UNDECIDED
+    assert "missing" in check.why or "too slow" in check.why
+
+
 def test_what_was_not_measured_is_undecided_with_its_reason(
     run: tuple[RunRecord, RunSummary],
 ) -> None:

@@ -121,6 +121,34 @@ def test_a_gap_blocks_windows_and_says_for_how_long(tmp_path: Path) -> None:
     assert of_other[1.0].blocked_s == 0.0
 
 
+@pytest.mark.parametrize("lost", [(0.0, 1.9), (18.1, 20.0), (0.0, 0.35)])
+def test_readings_that_are_missing_at_an_edge_of_the_phase_block_windows(
+    tmp_path: Path, lost: tuple[float, float]
+) -> None:
+    """What was drawn there is not known either: a limit must not pass for it."""
+    meters = fast(10.0)
+    loads = [IDLE, Load(0.6, 0.5, duration_s=20.0)]
+    whole = summarise(synthetic_run.build(tmp_path / "a", Bench(loads=loads, meters=meters)).record)
+    for one in whole.phases[1].power_envelope:
+        assert one.blocked_s == 0.0
+    begin_s = (whole.phases[1].begin_ns - synthetic_run.EPOCH_NS) / S
+    gap = (begin_s + lost[0], begin_s + lost[1])
+    for name in ("v12.voltage", "i12.current"):
+        meters[name] = Meter(rate_hz=10.0, duty=0.99, lost=(gap,))
+    phase = summarise(
+        synthetic_run.build(tmp_path / "b", Bench(loads=loads, meters=meters)).record
+    ).phases[1]
+    length = lost[1] - lost[0]
+    found = {one.window_s: one for one in phase.power_envelope}
+    assert found[1.0].blocked_s == pytest.approx(length, abs=0.25)
+    of_rails = {name: rail.power_envelope for name, rail in phase.rails.items()}
+    blocked = {
+        name: next(one.blocked_s for one in found if one.window_s == 1.0)
+        for name, found in of_rails.items()
+    }
+    assert blocked == {"12V": pytest.approx(length, abs=0.25), "3V3": 0.0}
+
+
 def one_phase(rng: np.random.Generator, noise: float, gain: float) -> tuple[WindowMaximum, float]:
     """The largest 10 ms of 2 s of a load that wanders, read 2,000 times a second with noise."""
     n = 4000
