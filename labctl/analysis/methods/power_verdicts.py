@@ -188,8 +188,11 @@ def judge(
             unchecked.append(f"limits[{number}] ({limit.name})")
         checks += found
     if not checks:
-        allowed = f"no phase fits any of them; the run has: {'; '.join(labels)}"
-        raise ConfigurationError([Mistake("limits", "points", limits.name, allowed)])
+        allowed = (
+            "no phase is of the kind (at), the points and the power state of any of them; the run "
+            f"has: {'; '.join(labels)}"
+        )
+        raise ConfigurationError([Mistake("limits", "limits", limits.name, allowed)])
     return Judgement(
         header.run_id, limits.name, limits.source, tuple(checks), strict, tuple(unchecked)
     )

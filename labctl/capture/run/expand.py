@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from labctl.analysis.methods.power_verdicts import slow_meters
 from labctl.analysis.steady_state.meters_part import meters_part, reachable_pct
 from labctl.capture.drive import check_target
 from labctl.capture.host.ssh import machine_at
@@ -12,6 +13,7 @@ from labctl.config.plan import Plan
 from labctl.config.rig import Rig, smallest
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.phase import Phase
+from labctl.record.power_limits import load_limits
 from labctl.rounded import rounded
 
 
@@ -43,6 +45,18 @@ def phases_for(rig: Rig, plan: Plan, plan_file: str, size_bytes: int | None) -> 
     if mistakes:
         raise ConfigurationError(mistakes)
     return phases
+
+
+def limits_too_slow_for(rig: Rig, plan: Plan) -> list[str]:
+    """A line for each limit of power that the plan names and a rail's meters are too slow for: it
+    stays undecided where it is not broken."""
+    if not plan.limits:
+        return []
+    return [
+        f"{plan.limits}, {limit.name} ({limit.over}) cannot pass: {why}"
+        for limit in load_limits(plan.limits).limits
+        for why in slow_meters(rig.rail_infos(), rig.channel_infos, limit)
+    ]
 
 
 def phases_out_of_reach(rig: Rig, phases: tuple[Phase, ...], plan_file: str) -> list[Mistake]:

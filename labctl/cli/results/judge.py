@@ -55,7 +55,8 @@ def judge_run(
         data |= {"verdict": found.verdict.value, "passed": found.passed}
         print(json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False))
     else:
-        print(judgement_text(found), end="")
+        began_ns = {phase.phase.index: phase.begin_ns for phase in summary.phases}
+        print(judgement_text(found, began_ns), end="")
         if html is not None:
             print(f"page: {html}")
     return 0 if found.passed else FAILED

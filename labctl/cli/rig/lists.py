@@ -19,7 +19,6 @@ from labctl.config.find_rig import example_rigs, new_rig_file, rig_file, rig_fil
 from labctl.config.plan import built_in_plans, load_plan, parse_plan
 from labctl.config.rig import load_rig, parse_rig
 from labctl.errors import ConfigurationError, Mistake
-from labctl.record.power_limits import load_limits
 from labctl.service.runs.configured_sinks import configured_sinks
 from labctl.service.slurm.fragments import write_fragments
 from labctl.toml_reading import is_there, meant, parse_toml, read_configuration
@@ -189,19 +188,10 @@ def _out_of_reach(text: str, file: Path, plan: str) -> tuple[Mistake, ...]:
 
 
 def _too_slow(text: str, file: Path, plan: str) -> list[str]:
-    """A line for each limit of the plan that a rail's meters are too slow for: it stays undecided
-    where it is not broken."""
-    from labctl.analysis.methods.power_verdicts import slow_meters
+    """Limits that the plan names and the rig's meters are too slow for."""
+    from labctl.capture.run.expand import limits_too_slow_for
 
-    named = load_plan(plan)[0].limits
-    if not named:
-        return []
-    rig = parse_rig(text, str(file))
-    return [
-        f"{named}, {limit.name} ({limit.over}) cannot pass: {why}"
-        for limit in load_limits(named).limits
-        for why in slow_meters(rig.rail_infos(), rig.channel_infos, limit)
-    ]
+    return limits_too_slow_for(parse_rig(text, str(file)), load_plan(plan)[0])
 
 
 def _check_rig_or_plan(text: str, name: str) -> tuple[str, tuple[Mistake, ...]]:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from labctl.capture.host.ssh import LOCAL
-from labctl.capture.run.expand import phases_for, size_of_drives
+from labctl.capture.run.expand import limits_too_slow_for, phases_for, size_of_drives
 from labctl.capture.run.live_points import least_point_s
+from labctl.cli.terminal.filled import filled
 from labctl.cli.terminal.runs_place import run_places
 from labctl.config.estimate import estimate, timed_s
 from labctl.config.find_rig import find_rig
@@ -78,10 +79,12 @@ def print_dry_run(
         print(_takes_all(rig, whole, len(points)))
     if cost.bytes_written is None:
         print("bytes written: depends on the drive's size; set drive.size_bytes to know")
-        return
-    speed = f"{rig.write_bytes_per_s / 1e6:.0f} MB/s"
-    note = f" (if it writes {speed}: drive.write_bytes_per_s)" if cost.bytes_written else ""
-    print(f"bytes written: about {cost.bytes_written / 1e9:.1f} GB{note}")
+    else:
+        speed = f"{rig.write_bytes_per_s / 1e6:.0f} MB/s"
+        note = f" (if it writes {speed}: drive.write_bytes_per_s)" if cost.bytes_written else ""
+        print(f"bytes written: about {cost.bytes_written / 1e9:.1f} GB{note}")
+    for line in limits_too_slow_for(rig, plan):
+        print(filled(line))
 
 
 def _dry_run_expectation(

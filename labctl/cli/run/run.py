@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from labctl.capture.phases.stopping import StopRequest
-from labctl.capture.run.expand import PlannedWork, planned_work
+from labctl.capture.run.expand import PlannedWork, limits_too_slow_for, planned_work
 from labctl.capture.run.resumption import Resumption, resumption
 from labctl.capture.run.run import Run
 from labctl.capture.run.run_end import RunOutcome, StoppedBeforehand
@@ -135,6 +135,8 @@ def run_and_report(
         plan, plan_text = load_plan(plan_name, scale, until)
         work = planned_work(rig, plan)
         ask_first(rig, plan, yes=yes, json_output=json_output, phases=work.phases)
+        for line in limits_too_slow_for(rig, plan):
+            _say(line)
         sinks = configured_sinks(rig.text, rig.path)
         with held(rig, "labctl run") as lock:
             begun = _begun_run(job, rig, (plan, plan_text), runs) if job else None

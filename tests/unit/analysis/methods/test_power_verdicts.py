@@ -46,6 +46,10 @@ def with_second(summary: RunSummary, watts: float, u: float, **found: Any) -> Ru
     return replace(summary, phases=(idle, replace(work, power_envelope=envelope)))
 
 
+def began_ns(summary: RunSummary) -> dict[int, int]:
+    return {phase.phase.index: phase.begin_ns for phase in summary.phases}
+
+
 def only(found: Judgement) -> PowerCheck:
     (check,) = found.checks
     return check
@@ -174,7 +178,7 @@ def test_idle_and_its_tolerance(run: tuple[RunRecord, RunSummary]) -> None:
 
 def test_limits_about_nothing_do_not_pass(run: tuple[RunRecord, RunSummary]) -> None:
     record, summary = run
-    with pytest.raises(ConfigurationError, match="no phase fits any of them; the run has: idle"):
+    with pytest.raises(ConfigurationError, match="power state of any of them; the run has: idle"):
         judge(record, summary, limits(over="1 s", max_watts=5, power_state=3))
     both = PowerLimits.model_validate(
         {
@@ -276,7 +280,7 @@ def test_the_text_says_why_it_is_undecided(run: tuple[RunRecord, RunSummary]) ->
     summary = replace(summary, phases=(idle, work, low))
     found = judge(record, summary, limits(over="1 s", max_watts=200.0))
     assert [check.verdict for check in found.checks] == [PASS, UNDECIDED]
-    assert "the phase is interrupted" in judgement_text(found)
+    assert "the phase is interrupted" in judgement_text(found, began_ns(summary))
 
 
 def test_the_limits_of_two_rails_are_both_shown(run: tuple[RunRecord, RunSummary]) -> None:
@@ -285,7 +289,7 @@ def test_the_limits_of_two_rails_are_both_shown(run: tuple[RunRecord, RunSummary
         {"name": "second", "over": "1 s", "max_watts": 50, "rail": rail} for rail in ("12V", "3V3")
     ]
     found = judge(record, summary, PowerLimits.model_validate({"name": "ours", "limits": each}))
-    printed = judgement_text(found)
+    printed = judgement_text(found, began_ns(summary))
     assert "rail 12V" in printed and "rail 3V3" in printed
 
 
@@ -297,10 +301,14 @@ def test_text_and_page_say_it_all(run: tuple[RunRecord, RunSummary], tmp_path: P
         "max_watts = 5\n"
     )
     found = judge(record, summary, parse_limits(text, "rack.toml"))
-    printed = judgement_text(found)
+    printed = judgement_text(found, began_ns(summary))
     assert max(map(len, printed.splitlines())) <= 80
     assert printed.startswith("FAIL: ") and "1 passed, 1 failed" in printed
     assert "second, 1 s: 9.0" in printed and "at most 6 W" in printed
+    (second,) = (check for check in found.checks if check.limit == "second")
+    assert second.begin_ns is not None
+    at_s = (second.begin_ns - summary.phases[1].begin_ns) / 1e9
+    assert f"randread 4k QD2, from {at_s:.3f} s on" in printed
     page = verdicts_page(record, summary, found)
     assert page.count("<figure") == 2 and "&lt;b&gt;ours" in page and "<b>ours" not in page
     assert "seconds since the window began" in page

@@ -89,6 +89,9 @@ def test_a_rig_that_is_too_slow_is_told_before_the_run() -> None:
     of_rig, *printed = labctl("check", rig, "ocp-power").stdout.splitlines()
     assert of_rig == f"{rig}: a rig without mistakes"  # as long as its path is
     assert printed and max(map(len, printed)) <= 80
+    dry = labctl("run", rig, "ocp-power", "--dry-run").stdout.splitlines()
+    assert dry[-len(printed) :] == printed
+    assert "cannot pass" not in labctl("run", rig, "power-per-qd", "--dry-run").stdout
 
 
 def test_a_plan_is_no_rig_whose_meters_could_be_too_slow(tmp_path: Path) -> None:
