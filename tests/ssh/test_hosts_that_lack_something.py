@@ -35,7 +35,7 @@ idle_after_s = 1
 [[sweeps]]
 pattern = "randread"
 queue_depth = [1, 8]
-duration_s = 2
+duration_s = 4
 """
 SOMEBODY = 'exec setpriv --reuid 65534 --regid 65534 --clear-groups sh -c "$SSH_ORIGINAL_COMMAND"'
 WITHOUT_TOOLS = (
