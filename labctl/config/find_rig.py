@@ -13,7 +13,7 @@ from labctl.printable import printable
 from labctl.record.reader import RunRecord
 from labctl.toml_reading import FOLDER, is_file, is_folder, meant, parse_toml, read_configuration
 
-EXAMPLES = Path(__file__).parents[2] / "rigs"
+EXAMPLES = Path(__file__).parents[2] / "rigs" / "examples"
 
 
 def rig_folders() -> list[Path]:

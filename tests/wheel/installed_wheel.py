@@ -19,7 +19,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("labctl", "instruments", "dashboards", "rigs")
+PACKAGES = ("labctl", "instruments", "dashboards", "rigs/examples")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.config.find_rig import find_rig, rig_of
+from labctl.config.find_rig import example_rigs, find_rig, rig_files, rig_of
 from labctl.errors import ConfigurationError
 from labctl.record.reader import RunRecord
 from tests.forked_labctl import labctl
@@ -20,6 +20,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("LABCTL_RIGS", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path
+
+
+def test_examples_are_no_rigs_of_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon without names takes every rig of ``./rigs``, and nobody has those meters."""
+    monkeypatch.chdir(Path(__file__).parents[3])
+    assert "nvme-adapter" in example_rigs()
+    assert not {path.stem for path in rig_files()} & set(example_rigs())
 
 
 @pytest.mark.parametrize("file", ["rigs/mine.toml", "config/labctl/rigs/mine.toml", "mine.toml"])
