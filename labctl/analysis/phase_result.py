@@ -52,10 +52,6 @@ class WindowMaximum:
         return length_text(self.window_s).replace(" ", "").replace("µ", "u")
 
 
-WELL_COVERED = 0.95
-"""Share of a phase that readings cover from which no more is missing than at its ends."""
-
-
 @dataclass(frozen=True, slots=True)
 class RailResult:
     """One rail in one phase. ``watts`` is the mean power, ``joules`` the energy of the phase."""
@@ -71,6 +67,8 @@ class RailResult:
     """Fraction of the phase that is covered by readings wholly inside it."""
     power_envelope: tuple[WindowMaximum, ...] = ()
     """From the shortest to the longest window."""
+    missing_s: float = 0.0
+    """Seconds in which readings are missing: a limit on the mean of the phase cannot pass."""
 
 
 @dataclass(frozen=True, slots=True)

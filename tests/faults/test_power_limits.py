@@ -73,12 +73,16 @@ def limits(benches: SeveralBenches) -> Limits:
     return found
 
 
-def begun(benches: SeveralBenches, folder: Path, seconds: int) -> Interruptible:
-    """A run in the phase with the lower limit, which lasts ``seconds``."""
+def set_limits_of_before(benches: SeveralBenches) -> None:
     for drive, value in BEFORE.items():
         fields = ("--opcode=0x09", "--cdw10=0x23", f"--cdw13={value}")
         nvme(benches, drive, "admin-passthru", *fields)
     assert limits(benches) == BEFORE
+
+
+def begun(benches: SeveralBenches, folder: Path, seconds: int) -> Interruptible:
+    """A run in the phase with the lower limit, which lasts ``seconds``."""
+    set_limits_of_before(benches)
     (folder / "plan.toml").write_text(PLAN.format(seconds=seconds))
     run = Interruptible(benches.rig, folder / "plan.toml", folder / "runs")
     run.go_on()
@@ -126,8 +130,7 @@ def test_a_killed_run_that_goes_on_sets_its_limits_again_and_gives_them_back(
 def test_a_job_of_the_daemon_gives_each_drive_its_limit_back(
     benches: SeveralBenches, tmp_path: Path, end: str
 ) -> None:
-    for drive, value in BEFORE.items():
-        nvme(benches, drive, "admin-passthru", "--opcode=0x09", "--cdw10=0x23", f"--cdw13={value}")
+    set_limits_of_before(benches)
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN.format(seconds=4 if end == "done" else 60))
     with DaemonProcess(tmp_path / "home", benches.rig) as daemon:

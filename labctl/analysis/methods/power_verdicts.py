@@ -15,14 +15,7 @@ from fnmatch import fnmatchcase
 
 from labctl.analysis.estimate import Estimate
 from labctl.analysis.numbers import with_uncertainty
-from labctl.analysis.phase_result import (
-    WELL_COVERED,
-    PhaseResult,
-    RailResult,
-    WindowMaximum,
-    length_text,
-    no_watts_note,
-)
+from labctl.analysis.phase_result import PhaseResult, length_text, no_watts_note
 from labctl.analysis.power.blind_spots import FILLED
 from labctl.analysis.power.power_envelope import too_slow_for_envelope
 from labctl.analysis.run_summary import RunSummary
@@ -53,7 +46,8 @@ class PowerVerdict(StrEnum):
 class PowerCheck:
     """One limit at one phase. ``watts``: what it is about, with U, W. ``begin_ns`` and ``end_ns``:
     the window, or the phase, on the run's timebase. ``why``: what it could not be decided for;
-    ``missing_s``: seconds at which a window could begin and readings are missing in it."""
+    ``missing_s``: seconds at which a window could begin and readings are missing in it; where it is
+    about the whole phase, seconds without readings."""
 
     limit: str
     rule: str
@@ -291,12 +285,13 @@ def _measured_for_verdict(limit: PowerLimit, drive: _Drive, result: PhaseResult)
         return None, None, 0.0, lost or f"the rail {limit.rail} has no watts in this phase"
     lost = lost or "the phase has no total: a rail is without watts"
     window_s = limit.window_s
-    envelope = result.power_envelope if rail is None else rail.power_envelope
     if window_s is None:
         watts = result.watts if rail is None else rail.watts
         why = "" if watts is not None else lost
-        missing_s = _missing_s(envelope, result, rail)
+        rails = result.rails.values() if rail is None else (rail,)
+        missing_s = max((one.missing_s for one in rails), default=0.0)
         return watts, (result.begin_ns, result.end_ns), missing_s, why
+    envelope = result.power_envelope if rail is None else rail.power_envelope
     found = next((one for one in envelope if math.isclose(one.window_s, window_s)), None)
     if found is None:
         return None, None, 0.0, lost
@@ -304,19 +299,6 @@ def _measured_for_verdict(limit: PowerLimit, drive: _Drive, result: PhaseResult)
         return None, None, found.blocked_s, found.why
     span = found.begin_ns, found.begin_ns + round(window_s * 1e9)
     return found.watts, span, found.blocked_s, ""
-
-
-def _missing_s(
-    envelope: Sequence[WindowMaximum], result: PhaseResult, rail: RailResult | None
-) -> float:
-    """Seconds of a phase whose readings are missing: as its longest windows have it, or where the
-    meters carry none of them, what readings do not cover, if that is more than its ends."""
-    longest = [one.blocked_s for one in envelope if one.watts is not None or one.blocked_s > 0]
-    if longest:
-        return longest[-1]
-    rails = result.rails.values() if rail is None else (rail,)
-    covered = min((one.covered for one in rails), default=1.0)
-    return 0.0 if covered >= WELL_COVERED else (1.0 - covered) * result.duration_s
 
 
 def _lost_rails(limit: PowerLimit, drive: _Drive, result: PhaseResult) -> str:
@@ -335,7 +317,10 @@ def _not_enough_to_pass(
 ) -> Iterator[str]:
     """Why a phase that stayed below the limit does not show that the drive does."""
     if missing_s > 0 and limit.window_s is None:
-        yield "readings are missing in the phase: what was drawn there is not known"
+        yield (
+            f"readings are missing in {rounded(missing_s)} s of the phase: what was drawn there is "
+            "not known"
+        )
     elif missing_s > 0:
         share = missing_s / max(result.duration_s - (limit.window_s or 0.0), missing_s)
         yield (

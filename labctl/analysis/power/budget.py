@@ -249,6 +249,7 @@ def rail_result(
             _window_readings(power, duration_s),
             [power.rail],
         ),
+        missing_s=0.0 if power.windows is None else power.windows.searched.missing_s,
     )
 
 

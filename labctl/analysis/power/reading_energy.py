@@ -91,6 +91,7 @@ class EnergyOfReadings:
         that the moments of readings are drawn from; ``edge``: how far the first reading is from the
         begin of the phase at most, and the last from its end, if none is missing there, ns."""
         self._span, self._nominal, self._dither = span, nominal, dither
+        # beyond the one interval that the edge has, as between two readings
         self._edge_ns = edge + (LOST - 1.0) * nominal
         self._ahead = NO_GAPS
         self._level = self._last_t = self._last_watts = self._edge = self._energy = math.nan

@@ -84,11 +84,13 @@ class Maximum:
 @dataclass(frozen=True, slots=True)
 class Searched:
     """What a search found, by the length of the window, ns. ``tried_s`` and ``blocked_s``: seconds
-    of the phase at which a window can begin, and those of them that gaps rule out."""
+    of the phase at which a window can begin, and those of them that gaps rule out; ``missing_s``:
+    how long the gaps are that rule out a window of the whole phase."""
 
     found: dict[float, Maximum]
     tried_s: dict[float, float]
     blocked_s: dict[float, float]
+    missing_s: float = 0.0
 
     def scaled(self, factor: float) -> Searched:
         """The same of watts that are multiplied by a ``factor`` > 0."""
@@ -318,7 +320,10 @@ class WindowSearch:
                 found[window] = replace(
                     best, lost=lost, reach=2 * self._reach, coarse=coarse.get(window, 0.0)
                 )
-        return Searched(found, tried, blocked)
+        whole = 0.0 if math.isnan(end) else end - self._begin
+        long = gaps.too_long_for(whole)
+        missing_s = float((long.end - long.begin).sum()) * 1e-9
+        return Searched(found, tried, blocked, missing_s)
 
     def _blocked(self, window: float, gaps: Gaps, end: float) -> float:
         gaps = gaps.too_long_for(window)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from instruments.reading import Status
-from labctl.analysis.phase_result import WELL_COVERED, PhaseResult, RailResult
+from labctl.analysis.phase_result import PhaseResult, RailResult
 from labctl.analysis.power.blind_spots import (
     CLOSE_THE_GAPS,
     FILLED,
@@ -48,6 +48,7 @@ PEAKS_FROM_HZ = 350.0
 """Readings a second below which peaks are reported as not measurable. One study needed at least
 350 Hz to agree with the energy measured at 4 kHz, and was up to 80 % off at 1 Hz."""
 
+WELL_COVERED = 0.95
 HALF_A_STEP_WATTS = 0.005
 """Of a power limit, which labctl sets in hundredths of a watt."""
 REAPED_LATE = (

@@ -85,9 +85,11 @@ class DriveControl:
     def _controller(self) -> str:
         """The device to ask for power states and limits, and for what it measures of itself: a
         strict drive refuses by namespace (status 10Fh). Of a target that leads to no controller,
-        such as an encrypted volume, the rig may name one (``smart_device``)."""
-        device = self._machine.resolve(self._drive.target) or self._drive.target
-        return self._nvme_controller(device) or self._drive.smart_device or device
+        such as an encrypted volume, the rig may name the device (``smart_device``)."""
+        named = [one for one in (self._drive.target, self._drive.smart_device) if one]
+        devices = [self._machine.resolve(one) or one for one in named]
+        controllers = filter(None, map(self._nvme_controller, devices))
+        return next(controllers, None) or devices[-1]
 
     def _nvme_controller(self, device: str) -> str | None:
         """The controller's device; None where the drive is no NVMe."""

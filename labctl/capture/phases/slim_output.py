@@ -41,7 +41,7 @@ class SlimOutput:
         return found[-1] + b"\n" if found and _ANY_BINS.search(found[-1]) else b""
 
     def _without_bins(self, lines: bytes) -> bytes:
-        # by searching for fixed text, which takes a tenth of the time of a pattern for each line
+        # by searching for fixed text: a pattern for each line took six times as long
         before, *documents = (b"\n" + lines).split(b"\n{")
         self._newest.append(before[1:] + b"\n" * bool(documents))
         for number, text in enumerate(documents, 1):

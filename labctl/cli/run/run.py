@@ -38,6 +38,7 @@ from labctl.cli.terminal.arguments import (
 from labctl.cli.terminal.completion import complete_runs
 from labctl.cli.terminal.consent import ask_first
 from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.filled import filled
 from labctl.cli.terminal.held_rig import held
 from labctl.cli.terminal.printer import Printer
 from labctl.cli.terminal.run_names import find_run
@@ -136,7 +137,7 @@ def run_and_report(
         work = planned_work(rig, plan)
         ask_first(rig, plan, yes=yes, json_output=json_output, phases=work.phases)
         for line in limits_too_slow_for(rig, plan):
-            _say(line)
+            print(filled(f"labctl: {line}"), file=sys.stderr)
         sinks = configured_sinks(rig.text, rig.path)
         with held(rig, "labctl run") as lock:
             begun = _begun_run(job, rig, (plan, plan_text), runs) if job else None

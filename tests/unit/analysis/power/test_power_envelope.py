@@ -147,6 +147,8 @@ def test_readings_that_are_missing_at_an_edge_of_the_phase_block_windows(
         for name, found in of_rails.items()
     }
     assert blocked == {"12V": pytest.approx(length, abs=0.25), "3V3": 0.0}
+    missing = {name: rail.missing_s for name, rail in phase.rails.items()}
+    assert missing == {"12V": pytest.approx(length, abs=0.25), "3V3": 0.0}
 
 
 def one_phase(rng: np.random.Generator, noise: float, gain: float) -> tuple[WindowMaximum, float]:

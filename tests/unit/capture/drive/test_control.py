@@ -78,6 +78,27 @@ def test_each_purge_is_one_command_on_the_device_itself(
     assert machine.answers == []
 
 
+@pytest.mark.parametrize(
+    ("target", "smart_device", "asked"),
+    [
+        ("/dev/disk/by-id/nvme-x", "", "/dev/nvme1"),
+        ("/dev/disk/by-id/nvme-x", "/dev/nvme7", "/dev/nvme1"),
+        ("/dev/mapper/crypt", "/dev/nvme1n1", "/dev/nvme1"),
+        ("/dev/mapper/crypt", "/dev/nvme1", "/dev/nvme1"),
+        ("/dev/mapper/crypt", "/srv/bench/nvme0", "/srv/bench/nvme0"),
+        ("/dev/sdb", "", "/dev/sdb"),
+    ],
+)
+def test_settings_are_asked_of_the_controller_that_the_rig_leads_to(
+    target: str, smart_device: str, asked: str
+) -> None:
+    """A strict drive refuses them by namespace, whoever names it."""
+    answer = Completed(0, "get-feature:0x02 (Power Management), Current value:0x00000003", "")
+    machine = Scripted([(["nvme", "get-feature", asked, "--feature-id=2"], answer)])
+    drive = Drive(target=target, smart_device=smart_device)
+    assert DriveControl(machine, drive).power_state() == 3
+
+
 def test_a_format_of_what_is_no_nvme_drive_is_refused_with_what_to_do() -> None:
     with pytest.raises(RunFailed, match='method = "discard"'):
         DriveControl(Scripted([]), SATA).purge(purge_phase("format"), place_of(SATA))
